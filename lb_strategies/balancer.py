@@ -1,0 +1,442 @@
+"""The state machine: choose, count, learn."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterable
+from math import inf, isfinite
+from typing import Final, TypeAlias
+from weakref import WeakSet
+
+from .endpoint import EndpointState, EndpointStats
+from .errors import NoEndpointError
+from .estimators import LEAST_RTT
+from .group import Group
+from .health import Health
+from .operations import CostClasses
+from .options import BalancerOptions
+from .pick import Outcome, Pick
+from .policies import make_policy
+from .policy import Candidate, Policy
+from .strategy import LoadBalancingStrategy
+
+Endpoint: TypeAlias = Hashable
+"""Anything hashable that names one server process; the adapters use ``"host:port"``."""
+
+_CHECK_INTERVAL: Final = 0.010  # seconds between looks at a whole group
+_MOST_GROUPS: Final = 4096  # a cluster has one group a shard; beyond this the cache starts anew
+_MOST_ALIASES: Final = 64  # tuples cached by identity, a group; the rest is looked up by value
+
+
+class LoadBalancer:
+    """Chooses endpoints, counts what is in flight, and learns how fast each one answers.
+
+    It does no I/O, starts no thread and reads no clock: `now` is monotonic seconds, always
+    from the same clock. One object serves any number of threads and event loops; its lock is
+    held for attribute updates only. After a fork the child starts with nothing in flight and
+    a newly seeded generator.
+
+    Args:
+        strategy: a `LoadBalancingStrategy`, its value, or a `Policy` of your own.
+        options: tunables; the defaults if None.
+        rng: source of randomness; a new ``random.Random()`` if None.
+
+    Raises:
+        ValueError: unknown strategy.
+        TypeError: `options` or `rng` is of another type.
+    """
+
+    def __init__(
+        self,
+        strategy: LoadBalancingStrategy | Policy | str,
+        *,
+        options: BalancerOptions | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if options is not None and not isinstance(options, BalancerOptions):
+            raise TypeError(f"options must be a BalancerOptions, got {options!r}")
+        if rng is not None and not isinstance(rng, random.Random):
+            raise TypeError(f"rng must be a random.Random, got {rng!r}")
+        self.options = options if options is not None else BalancerOptions()
+        self.strategy: LoadBalancingStrategy | None = None
+        """The member of the enum, or None for a policy of the user's own."""
+        if isinstance(strategy, Policy) and not isinstance(strategy, type):
+            self._policy = strategy
+        else:
+            self.strategy = LoadBalancingStrategy.parse(strategy)
+            self._policy = make_policy(self.strategy, self.options)
+        self._rng = rng if rng is not None else random.Random()
+        self._observe = getattr(self._policy, "observe", None)
+        self._health = Health(
+            self.options,
+            self._rng,
+            ejects=not getattr(self._policy, "ignores_health", False),
+            explores=getattr(self._policy, "may_starve", False),
+            remembers=self._observe is not None,
+        )
+        self._classes = CostClasses(self.options.max_classes, enabled=self.options.normalize)
+        self._states: dict[Endpoint, EndpointState] = {}
+        self._groups: dict[tuple[Endpoint, ...], Group] = {}
+        self._groups_by_id: dict[int, Group] = {}
+        self._sequence = 0
+        # Re-entrant: the collector may close an abandoned coroutine in the middle of a pick, and
+        # its `finally` gives another pick back on this very thread.
+        self._lock = threading.RLock()
+        _balancers.add(self)
+
+    # -- choosing ---------------------------------------------------------------------------
+
+    def choose(
+        self,
+        candidates: Iterable[Endpoint],
+        *,
+        now: float,
+        exclude: Collection[Endpoint] = (),
+        fallback: Iterable[Endpoint] = (),
+    ) -> Endpoint:
+        """Return the endpoint that a pick would get now; counts nothing, changes nothing.
+
+        It does draw from the generator. Arguments and errors as for `acquire`.
+        """
+        _check_time(now)
+        key = _as_tuple(candidates)
+        other = _as_tuple(fallback)
+        with self._lock:
+            group = self._find(key) or self._make_group(key, self._known)
+            assessment = self._health.assess(group, now)
+            probe = assessment.probe
+            if probe is not None and probe.endpoint not in exclude:
+                return probe.endpoint
+            if other and _is_unusable(group, assessment.panic, exclude):
+                group = self._find(other) or self._make_group(other, self._known)
+                assessment = self._health.assess(group, now)
+            return self._select(group, assessment.pool, now, exclude).endpoint
+
+    def acquire(
+        self,
+        candidates: Iterable[Endpoint],
+        *,
+        now: float,
+        operation: Hashable = None,
+        units: int = 1,
+        exclude: Collection[Endpoint] = (),
+        fallback: Iterable[Endpoint] = (),
+    ) -> Pick:
+        """Choose one of `candidates` and count a request in flight on it.
+
+        O(1) for LATENCY_BASED, whatever the number of candidates, if the same tuple *object*
+        is handed in again; O(n) for the other strategies.
+
+        Args:
+            candidates: at least one endpoint, in any order; a tuple is fastest.
+            now: monotonic time in seconds.
+            operation: short label of the kind of request, such as the command's name; kinds
+                are told apart when latencies are judged.
+            units: how many parts the request has (commands in a pipeline), an int >= 1.
+            exclude: endpoints to avoid, such as those a retry has tried; ignored if nothing
+                else is left.
+            fallback: candidates to choose from instead while every one of `candidates` is
+                ejected or excluded; may be empty.
+
+        Raises:
+            NoEndpointError: `candidates` is empty.
+            TypeError: a candidate or the operation is not hashable, or `candidates` is a
+                string.
+            ValueError: `now` is not finite or `units` is less than 1.
+        """
+        if units < 1:
+            raise ValueError(f"units must be at least 1, got {units!r}")
+        # An iterator is the caller's code, so it runs before the lock is taken.
+        key = candidates if isinstance(candidates, tuple) else _distinct(candidates)
+        other = () if not fallback else _as_tuple(fallback)
+        with self._lock:
+            group = self._groups_by_id.get(id(key)) or self._group(key, key is candidates)
+            if not group.checked_at <= now < group.check_at:
+                self._check(group, now)
+            probe = group.probe
+            # Through another group it may have been sent one meanwhile.
+            if probe is not None and probe.probe is None and probe.endpoint not in exclude:
+                group.probe = None
+                if not probe.samples:
+                    group.stale()  # several may have joined at once
+                pick = self._open(probe, operation, units, now, True)
+                probe.probe = pick
+                probe.probes += 1
+                state = probe
+            else:
+                if other and _is_unusable(group, group.panic, exclude):
+                    group = self._group(other, other is fallback)
+                    if not group.checked_at <= now < group.check_at:
+                        self._check(group, now)
+                pool = group.pool
+                if exclude or len(pool) == 1:
+                    state = self._select(group, pool, now, exclude)
+                else:
+                    state = _own(self._policy.choose(pool, now, self._rng))
+                pick = self._open(state, operation, units, now, False)
+            if len(group.states) > 1:
+                self._sequence += 1
+                state.last_pick = self._sequence
+            state.picked_at = now
+            state.picks += 1
+            return pick
+
+    def begin(
+        self, endpoint: Endpoint, *, now: float, operation: Hashable = None, units: int = 1
+    ) -> Pick:
+        """Count a request in flight on an endpoint that something else chose (a redirect).
+
+        It is no pick: fairness between endpoints is left alone. Arguments and errors as for
+        `acquire`.
+        """
+        if units < 1:
+            raise ValueError(f"units must be at least 1, got {units!r}")
+        _check_time(now)
+        with self._lock:
+            return self._open(self._state(endpoint), operation, units, now, False)
+
+    def _relabel(self, pick: Pick, operation: Hashable, units: int) -> None:
+        if units < 1:
+            raise ValueError(f"units must be at least 1, got {units!r}")
+        with self._lock:
+            pick.cost_class = self._classes.get(
+                operation, units, pick.started_at, self._states.values()
+            )
+
+    def _open(
+        self, state: EndpointState, operation: Hashable, units: int, now: float, probe: bool
+    ) -> Pick:
+        cost_class = self._classes.get(operation, units, now, self._states.values())
+        pick = Pick(self, state, cost_class, now, probe)
+        state.open_picks[pick] = None
+        state.in_flight += 1
+        return pick
+
+    def _select(
+        self,
+        group: Group,
+        pool: tuple[EndpointState, ...],
+        now: float,
+        exclude: Collection[Endpoint],
+    ) -> EndpointState:
+        """Choose from the pool; from outside of it rather than a second time the same."""
+        if exclude:
+            left = tuple(s for s in group.states if s.endpoint not in exclude)
+            pool = (
+                tuple(s for s in pool if s.endpoint not in exclude)
+                or tuple(s for s in left if s.ejected_for is None)  # those without an answer
+                or left
+                or pool
+            )
+        if len(pool) == 1:
+            return pool[0]
+        return _own(self._policy.choose(pool, now, self._rng))
+
+    def _check(self, group: Group, now: float) -> None:
+        _check_time(now)
+        self._health.check(group, now)
+        group.checked_at = now
+        group.check_at = now + _CHECK_INTERVAL
+
+    # -- learning ---------------------------------------------------------------------------
+
+    def _finish(self, pick: Pick, outcome: Outcome, now: float, started_at: float) -> None:
+        state = pick.state
+        with self._lock:
+            if pick not in state.open_picks:
+                return  # done before, or forgotten when the endpoint left or by a fork
+            del state.open_picks[pick]
+            state.in_flight -= 1
+            if state.probe is pick:
+                state.probe = None
+            if not state.in_flight:
+                state.hung_age = 0.0
+            elapsed = now - started_at
+            if not LEAST_RTT <= elapsed < inf:
+                if not isfinite(elapsed):
+                    return  # the caller's mistake, and no reason to raise in its `finally`
+                elapsed = LEAST_RTT  # a clock that went back or ticks coarsely
+            if outcome is Outcome.SUCCESS:
+                state.successes += 1
+                state.consecutive_failures = 0
+                state.window.add(True, now)
+                self._learn(pick, elapsed, now)
+            elif outcome is Outcome.FAILURE or outcome is Outcome.TIMEOUT:
+                if outcome is Outcome.FAILURE:
+                    state.failures += 1
+                else:
+                    state.timeouts += 1
+                state.consecutive_failures += 1
+                state.window.add(False, now)
+                rtt = self._health.failed(pick, elapsed / pick.cost_class.scale, now)
+                if self._observe is not None:
+                    self._observe(state, rtt, False)
+            elif outcome is Outcome.CANCELLED:
+                state.cancellations += 1
+                if pick.cost_class.is_known:  # else waiting long may be what it does
+                    self._health.gave_up(pick, elapsed / pick.cost_class.scale, now)
+
+    def _learn(self, pick: Pick, elapsed: float, now: float) -> None:
+        cost_class = pick.cost_class
+        was_known = cost_class.is_known
+        factor = self._classes.learn(pick.state, cost_class, elapsed, now, self._states.values())
+        if factor != 1.0:
+            for state in self._states.values():
+                state.rescale(factor)
+            for group in self._groups.values():
+                group.rescale(factor)
+        if was_known:  # else there was nothing yet to compare it with
+            rtt = elapsed / cost_class.scale
+            self._health.succeeded(pick, rtt, now)
+            if self._observe is not None:
+                self._observe(pick.state, rtt, True)
+
+    # -- membership -------------------------------------------------------------------------
+
+    def update(self, endpoints: Iterable[Endpoint]) -> None:
+        """Make `endpoints` the whole membership: what stays keeps its history.
+
+        An endpoint that leaves is forgotten; requests still in flight on it may be given back
+        and teach nothing. One that joins starts cold. Candidates never announced here join
+        when they are first handed to `acquire`.
+
+        Raises:
+            TypeError: an endpoint is not hashable, or `endpoints` is a string.
+        """
+        members = _distinct(endpoints)
+        with self._lock:
+            gone = self._states.keys() - members
+            if gone:
+                for endpoint in gone:
+                    self._states.pop(endpoint).forget_requests()
+                for state in self._states.values():
+                    state.group = None  # it may hold one that has left
+                self._groups = {
+                    candidates: group
+                    for candidates, group in self._groups.items()
+                    if gone.isdisjoint(candidates)
+                }
+                self._groups_by_id = {
+                    key: group
+                    for key, group in self._groups_by_id.items()
+                    if gone.isdisjoint(s.endpoint for s in group.states)
+                }
+            for endpoint in members:
+                self._state(endpoint)
+
+    def snapshot(self, *, now: float) -> dict[Endpoint, EndpointStats]:
+        """Return what is known of every endpoint at `now`; changes nothing."""
+        _check_time(now)
+        with self._lock:
+            groups = {id(s.group): s.group for s in self._states.values() if s.group is not None}
+            priors = {key: self._health.prior(group.states) for key, group in groups.items()}
+            return {
+                endpoint: state.stats(now, priors.get(id(state.group), state.prior))
+                for endpoint, state in self._states.items()
+            }
+
+    def _state(self, endpoint: Endpoint) -> EndpointState:
+        try:
+            state = self._states.get(endpoint)
+        except TypeError as error:
+            raise TypeError(f"an endpoint must be hashable, got {endpoint!r}") from error
+        if state is None:
+            state = self._states[endpoint] = EndpointState(endpoint, self.options)
+        return state
+
+    def _known(self, endpoint: Endpoint) -> EndpointState:
+        """Return the record of `endpoint`, or one that is thrown away if it has none."""
+        return self._states.get(endpoint) or EndpointState(endpoint, self.options)
+
+    def _group(self, key: tuple[Endpoint, ...], is_callers: bool) -> Group:
+        """Return the group of `key`, made if new; cache the caller's tuple by its identity."""
+        group = self._find(key)
+        if group is None:
+            group = self._make_group(key, self._state)
+            if len(self._groups) >= _MOST_GROUPS:
+                self._groups.clear()
+                self._groups_by_id.clear()
+            self._groups[key] = group
+        if is_callers:
+            if len(group.aliases) >= _MOST_ALIASES:
+                for alias in group.aliases:
+                    self._groups_by_id.pop(id(alias), None)
+                group.aliases.clear()
+            group.aliases.append(key)
+            self._groups_by_id[id(key)] = group
+        return group
+
+    def _find(self, key: tuple[Endpoint, ...]) -> Group | None:
+        try:
+            return self._groups.get(key)
+        except TypeError as error:
+            raise TypeError(f"an endpoint must be hashable, got {key!r}") from error
+
+    @staticmethod
+    def _make_group(
+        key: tuple[Endpoint, ...], record: Callable[[Endpoint], EndpointState]
+    ) -> Group:
+        distinct = _distinct(key)
+        if not distinct:
+            raise NoEndpointError("there are no candidates to choose from")
+        return Group(tuple(record(endpoint) for endpoint in distinct))
+
+    # -- process life -----------------------------------------------------------------------
+
+    def _after_fork_in_child(self) -> None:
+        """Start clean: the requests in flight are the parent's, and so is its randomness."""
+        self._lock = threading.RLock()
+        self._rng.seed()
+        for state in self._states.values():
+            state.forget_requests()
+
+
+def _is_unusable(group: Group, panic: bool, exclude: Collection[Endpoint]) -> bool:
+    return panic or (
+        bool(exclude)
+        and all(s.ejected_for is not None or s.endpoint in exclude for s in group.states)
+    )
+
+
+def _own(candidate: Candidate) -> EndpointState:
+    """Return the record behind what a policy chose."""
+    if not isinstance(candidate, EndpointState):
+        raise TypeError(f"a policy must return one of its candidates, got {candidate!r}")
+    return candidate
+
+
+def _as_tuple(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    return endpoints if isinstance(endpoints, tuple) else _distinct(endpoints)
+
+
+def _distinct(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Return `endpoints` without repetitions, in order."""
+    if isinstance(endpoints, (str, bytes)):
+        raise TypeError(f"candidates must be several endpoints, got the string {endpoints!r}")
+    try:
+        return tuple(dict.fromkeys(endpoints))
+    except TypeError as error:
+        raise TypeError(
+            f"candidates must be an iterable of hashable endpoints, got {endpoints!r}"
+        ) from error
+
+
+def _check_time(now: float) -> None:
+    if not isfinite(now):
+        raise ValueError(f"now must be a finite number of seconds, got {now!r}")
+
+
+# CPython re-seeds only the module's own generator in a forked child; without this, pre-forked
+# workers would choose in lock-step and carry the parent's in-flight counts for ever.
+_balancers: WeakSet[LoadBalancer] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for balancer in list(_balancers):
+        balancer._after_fork_in_child()
+
+
+# Windows has no such function; there `dict` takes the call and does nothing with it.
+getattr(os, "register_at_fork", dict)(after_in_child=_after_fork_in_child)

@@ -1,0 +1,67 @@
+"""Endpoints that compete with each other: the candidates of one slot, shard or cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .endpoint import EndpointState
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a look at a whole group says; good for a few milliseconds.
+
+    Args:
+        median: low median of the means of those that have answered, in seconds; None if none.
+        hung: the endpoints to eject as hung, oldest request first.
+        pool: who may be picked; never empty.
+        panic: whether the pool is everybody because nobody is healthy.
+        probe: who must be picked next, to see how it fares; None if nobody is due.
+    """
+
+    median: float | None
+    hung: tuple[EndpointState, ...]
+    pool: tuple[EndpointState, ...]
+    panic: bool
+    probe: EndpointState | None
+
+
+class Group:
+    """A cached set of candidates, so that nothing on the pick path is O(n).
+
+    Args:
+        states: the records of the candidates, in their order, distinct, at least one.
+    """
+
+    __slots__ = ("aliases", "check_at", "checked_at", "median", "panic", "pool", "probe", "states")
+
+    def __init__(self, states: tuple[EndpointState, ...]) -> None:
+        self.states = states
+        self.aliases: list[tuple[Hashable, ...]] = []
+        """The tuples that are cached by identity as this group; kept so that ids stay theirs."""
+        self.median: float | None = None
+        self.pool = states
+        self.panic = False
+        self.probe: EndpointState | None = None
+        self.checked_at = float("inf")
+        self.check_at = float("-inf")
+
+    def adopt(self, assessment: Assessment) -> None:
+        """Use a new assessment for the next picks."""
+        self.median = assessment.median
+        self.pool = assessment.pool
+        self.panic = assessment.panic
+        self.probe = assessment.probe
+
+    def rescale(self, factor: float) -> None:
+        """Express what is cached in another unit of cost, and ask for a new assessment."""
+        if self.median is not None:
+            self.median *= factor
+        self.stale()
+
+    def stale(self) -> None:
+        """Ask for a new assessment at the next pick."""
+        self.check_at = float("-inf")
