@@ -1,0 +1,201 @@
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bench.proxy import FaultProxy
+
+pytestmark = pytest.mark.integration
+
+MESSAGES_PER_SECOND = 10_000
+
+# Ping-pong on 16 connections for a second, in a process of its own: the test's would share an
+# interpreter with the echo server. Prints round trips per second.
+PING_PONG = """
+import selectors, socket, sys, time
+selector = selectors.DefaultSelector()
+for _ in range(16):
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    selector.register(connection, selectors.EVENT_READ)
+    connection.send(b"ping")
+count, began_at = 0, time.perf_counter()
+while time.perf_counter() < began_at + 1:
+    for key, _ in selector.select(1):
+        count += len(key.fileobj.recv(64)) // 4
+        key.fileobj.send(b"ping")
+print(count / (time.perf_counter() - began_at))
+"""
+
+ECHO = """
+import asyncio
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport): self.transport = transport
+    def data_received(self, data): self.transport.write(data)
+async def main():
+    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+try:
+    import uvloop
+except ImportError:
+    asyncio.run(main())
+else:
+    uvloop.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def echo_port() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True) as echo:
+        try:
+            assert echo.stdout is not None
+            yield int(echo.stdout.readline())
+        finally:
+            echo.kill()
+
+
+@pytest.fixture
+def proxy(echo_port: int) -> Iterator[FaultProxy]:
+    with FaultProxy("127.0.0.1", echo_port, seed=1) as started:
+        yield started
+
+
+def connect(proxy: FaultProxy) -> socket.socket:
+    connection = socket.create_connection((proxy.host, proxy.port), timeout=5)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def round_trip(connection: socket.socket, message: bytes = b"hello") -> float:
+    """Return the seconds that an echo of ``message`` took."""
+    began_at = time.perf_counter()
+    connection.sendall(message)
+    received = b""
+    while len(received) < len(message):
+        received += connection.recv(len(message) - len(received))
+    assert received == message
+    return time.perf_counter() - began_at
+
+
+def test_a_delay_is_given_as_asked_and_reported(proxy: FaultProxy) -> None:
+    """200 uniform draws of 8 +- 2 ms: the mean deviates by 0.08 ms; a busy machine adds."""
+    with connect(proxy) as connection:
+        plain = statistics.median(round_trip(connection) for _ in range(50))
+        proxy.delay(0.008, jitter=0.002)
+        delayed = [round_trip(connection) for _ in range(200)]
+        proxy.undo()
+        assert statistics.median(round_trip(connection) for _ in range(50)) < plain + 0.004
+    assert min(delayed) >= 0.006
+    assert 0.0076 < statistics.median(delayed) - plain < 0.010
+    given = proxy.stats()["delays"]
+    assert len(given) == 200
+    assert 0.0076 < statistics.mean(given) < 0.010
+    assert min(given) >= 0.006
+
+
+def test_replies_keep_their_order_under_jitter(proxy: FaultProxy) -> None:
+    proxy.delay(0.005, jitter=0.005)
+    sent = b"".join(b"%06d" % i for i in range(300))
+    with connect(proxy) as connection:
+
+        def send() -> None:
+            for start in range(0, len(sent), 6):
+                connection.sendall(sent[start : start + 6])
+                time.sleep(0.0005)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        received = b""
+        while len(received) < len(sent):
+            received += connection.recv(65536)
+        sender.join()
+    assert received == sent
+
+
+def test_a_stall_holds_everything_back_until_it_is_undone(proxy: FaultProxy) -> None:
+    with connect(proxy) as old:
+        round_trip(old)
+        proxy.stall()
+        old.sendall(b"old")
+        old.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            old.recv(10)
+        with connect(proxy) as new:
+            new.sendall(b"new")
+            proxy.undo()
+            old.settimeout(5)
+            assert old.recv(10) == b"old"
+            assert new.recv(10) == b"new"
+
+
+def test_a_stall_also_holds_back_delayed_replies(proxy: FaultProxy) -> None:
+    proxy.delay(0.05)
+    with connect(proxy) as connection:
+        connection.sendall(b"late")
+        time.sleep(0.02)
+        proxy.stall()
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(10)
+        proxy.undo()
+        connection.settimeout(5)
+        assert connection.recv(10) == b"late"
+
+
+def test_a_cut_resets_and_refuses_until_it_is_undone(proxy: FaultProxy) -> None:
+    with connect(proxy) as connection:
+        round_trip(connection)
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            connection.recv(10)
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy)
+    proxy.undo()
+    with connect(proxy) as connection:
+        round_trip(connection)
+
+
+def test_a_dead_upstream_looks_like_a_reset() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with (
+        FaultProxy("127.0.0.1", port) as proxy,
+        connect(proxy) as connection,
+        pytest.raises(ConnectionResetError),
+    ):
+        connection.recv(10)
+
+
+def test_nothing_listens_after_the_block(echo_port: int) -> None:
+    with FaultProxy("127.0.0.1", echo_port) as proxy:
+        connect(proxy).close()
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy)
+
+
+def test_jitter_above_the_delay_is_refused(proxy: FaultProxy) -> None:
+    with pytest.raises(ValueError, match="jitter"):
+        proxy.delay(0.001, jitter=0.002)
+
+
+def test_ten_thousand_messages_per_second_pass(proxy: FaultProxy) -> None:
+    """Best of three, since the machine may be shared: a slow proxy is slow every time."""
+    rates = []
+    for _ in range(3):
+        before = proxy.stats()["messages"]
+        printed = subprocess.run(
+            [sys.executable, "-c", PING_PONG, str(proxy.port)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        ).stdout
+        rates.append(float(printed))
+        assert proxy.stats()["messages"] > before
+    assert max(rates) >= MESSAGES_PER_SECOND

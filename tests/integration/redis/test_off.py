@@ -1,0 +1,170 @@
+"""A strategy is opt-in: without one of ours, and on every other client, redis-py is untouched."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis.asyncio.client
+import redis.asyncio.cluster
+import redis.asyncio.connection
+import redis.client
+import redis.cluster
+import redis.connection
+from lb_strategies_redis import AsyncRedisCluster, RedisCluster, use_strategy
+from redis.cluster import LoadBalancingStrategy as UpstreamStrategy
+
+from bench.servers.redis import RedisClusterServers
+from lb_strategies import LoadBalancingStrategy
+
+from .drivers import Connector
+from .nodes import KEYS, calls, since
+
+pytestmark = pytest.mark.integration
+
+UPSTREAMS_OWN = [
+    pytest.param(None, id="None"),
+    *(
+        pytest.param(form, id=f"{kind}-{member.value}")
+        for member in UpstreamStrategy
+        for kind, form in {
+            "upstream": member,
+            "string": member.value,
+            "ours": LoadBalancingStrategy(member.value),
+        }.items()
+    ),
+]
+ADDED = {"__init__", "load_balancer", "endpoint_stats"}
+
+
+def methods(cls: type) -> dict[str, object]:
+    """Return what an instance of `cls` finds by each name, in all its bases."""
+    return {
+        name: inspect.getattr_static(cls, name)
+        for name in dir(cls)
+        if name not in {"__doc__", "__module__", "__dict__", "__weakref__", "__slots__"}
+    }
+
+
+def nodes_of(client: Any) -> Iterator[Any]:
+    manager = client.nodes_manager
+    yield from manager.nodes_cache.values()
+    yield from manager.startup_nodes.values()
+
+
+@pytest.mark.parametrize("strategy", UPSTREAMS_OWN)
+async def test_everything_is_upstreams_own(
+    connect: Connector, shard: RedisClusterServers, strategy: Any
+) -> None:
+    driver = await connect.ours(shard, strategy)
+    client = driver.client
+    module = redis.cluster if driver.mode == "sync" else redis.asyncio.cluster
+
+    assert type(client) is (RedisCluster if driver.mode == "sync" else AsyncRedisCluster)
+    upstream = methods(module.RedisCluster)
+    found = methods(type(client))
+    assert found.keys() - upstream.keys() <= ADDED
+    assert {name for name in upstream if found[name] is not upstream[name]} == {"__init__"}
+    assert not any(inspect.isroutine(value) for value in vars(client).values() if value is None)
+    assert client.load_balancer is None
+    assert client.endpoint_stats() == {}
+
+    expected = None if strategy is None else getattr(strategy, "value", strategy)
+    chosen = client.load_balancing_strategy
+    assert (chosen and chosen.value) == expected
+    assert chosen is None or type(chosen) is UpstreamStrategy
+
+    assert await driver.get("key:0") == "key:0"
+    assert type(client.nodes_manager) is module.NodesManager
+    assert type(client.nodes_manager.read_load_balancer) is redis.cluster.LoadBalancer
+    for node in nodes_of(client):
+        assert type(node) is module.ClusterNode
+        if driver.mode == "asyncio":
+            assert {type(c) for c in node._connections} <= {redis.asyncio.connection.Connection}
+        elif node.redis_connection is not None:
+            pool = node.redis_connection.connection_pool
+            assert pool.connection_class is redis.connection.Connection
+            assert {type(c) for c in pool._available_connections} <= {redis.connection.Connection}
+
+    pipe = client.pipeline()
+    assert type(pipe) is module.ClusterPipeline
+    assert type(pipe._execution_strategy) is module.PipelineStrategy
+
+
+@pytest.mark.parametrize("strategy", [None, "round_robin_replicas"])
+async def test_reads_go_where_the_stock_client_sends_them(
+    connect: Connector, shard: RedisClusterServers, strategy: str | None
+) -> None:
+    client = await connect.ours(shard, strategy)
+    before = calls(shard.nodes)
+    await client.reads(count=40)
+    primary = shard.primaries[0].endpoint
+    expected = {node.endpoint: 0 if strategy is None else 20 for node in shard.replicas}
+    assert since(before, shard.nodes) == {primary: 40 if strategy is None else 0, **expected}
+
+
+def redis_py_classes() -> dict[str, dict[str, object]]:
+    """Return the attributes of every class of redis-py that a cluster client is made of."""
+    modules = [
+        redis.client,
+        redis.cluster,
+        redis.connection,
+        redis.asyncio.client,
+        redis.asyncio.cluster,
+        redis.asyncio.connection,
+    ]
+    classes = {
+        base
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type)
+        for base in value.__mro__
+        if base.__module__.startswith("redis.")
+    }
+    return {f"{cls.__module__}.{cls.__qualname__}": dict(vars(cls)) for cls in classes}
+
+
+@pytest.mark.parametrize("through", ["constructor", "use_strategy"])
+async def test_no_other_client_and_no_class_changes(
+    connect: Connector, shard: RedisClusterServers, through: str
+) -> None:
+    stock = await connect.stock(shard)
+    before = redis_py_classes()
+    other = stock.client
+    used = [other, other.nodes_manager, *nodes_of(other)]
+    types = [type(x) for x in used]
+
+    if through == "constructor":
+        client = await connect.ours(shard, "latency_based")
+    else:
+        client = await connect.stock(shard)
+        client.balancer = use_strategy(client.client, "latency_based")
+    await client.reads(count=20)
+    await client.pipeline([("get", key) for key in KEYS])
+    await client.pipeline([("get", "key:0"), ("set", "key:0", "x")], transaction=True)
+
+    assert redis_py_classes() == before
+    assert [type(x) for x in used] == types
+    late = await connect.stock(shard)
+    for neighbour in (stock, late):
+        counts = calls(shard.nodes)
+        await neighbour.reads(count=20)
+        await neighbour.pipeline([("get", key) for key in KEYS])
+        assert sum(since(counts, shard.replicas).values()) == 0
+        assert type(neighbour.client) is connect.stock_class
+        assert type(neighbour.client.pipeline()).__module__.startswith("redis.")
+
+
+async def test_many_clients_share_their_classes(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    """A class for each client would stay in memory for ever."""
+    first = await connect.ours(shard, "latency_based")
+    second = await connect.ours(shard, "hybrid")
+    assert type(first.client) is type(second.client)
+    assert type(first.client.nodes_manager) is type(second.client.nodes_manager)
+    assert first.balancer is not second.balancer
+    await first.reads(count=10)
+    assert second.total("picks") == 0
