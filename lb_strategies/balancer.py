@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from math import inf, isfinite
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 from weakref import WeakSet
 
 from .endpoint import EndpointState, EndpointStats
@@ -19,7 +19,7 @@ from .operations import CostClasses
 from .options import BalancerOptions
 from .pick import Outcome, Pick
 from .policies import make_policy
-from .policy import Candidate, Policy
+from .policy import Policy
 from .strategy import LoadBalancingStrategy
 
 Endpoint: TypeAlias = Hashable
@@ -62,18 +62,21 @@ class LoadBalancer:
         self.options = options if options is not None else BalancerOptions()
         self.strategy: LoadBalancingStrategy | None = None
         """The member of the enum, or None for a policy of the user's own."""
+        self._choose: Callable[[Sequence[EndpointState], float, random.Random], EndpointState]
         if isinstance(strategy, Policy) and not isinstance(strategy, type):
-            self._policy = strategy
+            policy = strategy
+            self._choose = _checked(policy)
         else:
             self.strategy = LoadBalancingStrategy.parse(strategy)
-            self._policy = make_policy(self.strategy, self.options)
+            policy = make_policy(self.strategy, self.options)
+            self._choose = cast("Any", policy.choose)  # ours return what they were handed
         self._rng = rng if rng is not None else random.Random()
-        self._observe = getattr(self._policy, "observe", None)
+        self._observe = getattr(policy, "observe", None)
         self._health = Health(
             self.options,
             self._rng,
-            ejects=not getattr(self._policy, "ignores_health", False),
-            explores=getattr(self._policy, "may_starve", False),
+            ejects=not getattr(policy, "ignores_health", False),
+            explores=getattr(policy, "may_starve", False),
             remembers=self._observe is not None,
         )
         self._classes = CostClasses(self.options.max_classes, enabled=self.options.normalize)
@@ -146,6 +149,39 @@ class LoadBalancer:
                 string.
             ValueError: `now` is not finite or `units` is less than 1.
         """
+        # Most picks are a matter of the policy alone: this is all they cost.
+        with self._lock:
+            group = self._groups_by_id.get(id(candidates))
+            if (
+                group is not None
+                and group.is_plain
+                and group.checked_at <= now < group.check_at
+                and units == 1
+                and not exclude
+            ):
+                cost_class = self._classes.by_key.get(operation)
+                if cost_class is None:
+                    cost_class = self._classes.get(operation, 1, now, self._states.values())
+                state = self._choose(group.pool, now, self._rng)
+                state.picked_at = now
+                state.picks += 1
+                state.in_flight += 1
+                self._sequence = state.last_pick = self._sequence + 1
+                pick = Pick(self, state, cost_class, now)
+                state.open_picks[pick] = None
+                return pick
+        return self._acquire(candidates, now, operation, units, exclude, fallback)
+
+    def _acquire(
+        self,
+        candidates: Iterable[Endpoint],
+        now: float,
+        operation: Hashable,
+        units: int,
+        exclude: Collection[Endpoint],
+        fallback: Iterable[Endpoint],
+    ) -> Pick:
+        """Pick with all that can be the matter: see `acquire`."""
         if units < 1:
             raise ValueError(f"units must be at least 1, got {units!r}")
         # An iterator is the caller's code, so it runs before the lock is taken.
@@ -161,7 +197,9 @@ class LoadBalancer:
                 group.probe = None
                 if not probe.samples:
                     group.stale()  # several may have joined at once
-                pick = self._open(probe, operation, units, now, True)
+                probe.unsettle()
+                pick = self._open(probe, operation, units, now)
+                pick.is_probe = True
                 probe.probe = pick
                 probe.probes += 1
                 state = probe
@@ -174,8 +212,8 @@ class LoadBalancer:
                 if exclude or len(pool) == 1:
                     state = self._select(group, pool, now, exclude)
                 else:
-                    state = _own(self._policy.choose(pool, now, self._rng))
-                pick = self._open(state, operation, units, now, False)
+                    state = self._choose(pool, now, self._rng)
+                pick = self._open(state, operation, units, now)
             if len(group.states) > 1:
                 self._sequence += 1
                 state.last_pick = self._sequence
@@ -195,7 +233,7 @@ class LoadBalancer:
             raise ValueError(f"units must be at least 1, got {units!r}")
         _check_time(now)
         with self._lock:
-            return self._open(self._state(endpoint), operation, units, now, False)
+            return self._open(self._state(endpoint), operation, units, now)
 
     def _relabel(self, pick: Pick, operation: Hashable, units: int) -> None:
         if units < 1:
@@ -205,11 +243,9 @@ class LoadBalancer:
                 operation, units, pick.started_at, self._states.values()
             )
 
-    def _open(
-        self, state: EndpointState, operation: Hashable, units: int, now: float, probe: bool
-    ) -> Pick:
+    def _open(self, state: EndpointState, operation: Hashable, units: int, now: float) -> Pick:
         cost_class = self._classes.get(operation, units, now, self._states.values())
-        pick = Pick(self, state, cost_class, now, probe)
+        pick = Pick(self, state, cost_class, now)
         state.open_picks[pick] = None
         state.in_flight += 1
         return pick
@@ -232,7 +268,7 @@ class LoadBalancer:
             )
         if len(pool) == 1:
             return pool[0]
-        return _own(self._policy.choose(pool, now, self._rng))
+        return self._choose(pool, now, self._rng)
 
     def _check(self, group: Group, now: float) -> None:
         _check_time(now)
@@ -243,40 +279,38 @@ class LoadBalancer:
     # -- learning ---------------------------------------------------------------------------
 
     def _finish(self, pick: Pick, outcome: Outcome, now: float, started_at: float) -> None:
+        """Give `pick` back; the lock is held."""
         state = pick.state
-        with self._lock:
-            if pick not in state.open_picks:
-                return  # done before, or forgotten when the endpoint left or by a fork
-            del state.open_picks[pick]
-            state.in_flight -= 1
-            if state.probe is pick:
-                state.probe = None
-            if not state.in_flight:
-                state.hung_age = 0.0
-            elapsed = now - started_at
-            if not LEAST_RTT <= elapsed < inf:
-                if not isfinite(elapsed):
-                    return  # the caller's mistake, and no reason to raise in its `finally`
-                elapsed = LEAST_RTT  # a clock that went back or ticks coarsely
-            if outcome is Outcome.SUCCESS:
-                state.successes += 1
-                state.consecutive_failures = 0
-                state.window.add(True, now)
-                self._learn(pick, elapsed, now)
-            elif outcome is Outcome.FAILURE or outcome is Outcome.TIMEOUT:
-                if outcome is Outcome.FAILURE:
-                    state.failures += 1
-                else:
-                    state.timeouts += 1
-                state.consecutive_failures += 1
-                state.window.add(False, now)
-                rtt = self._health.failed(pick, elapsed / pick.cost_class.scale, now)
-                if self._observe is not None:
-                    self._observe(state, rtt, False)
-            elif outcome is Outcome.CANCELLED:
-                state.cancellations += 1
-                if pick.cost_class.is_known:  # else waiting long may be what it does
-                    self._health.gave_up(pick, elapsed / pick.cost_class.scale, now)
+        if pick not in state.open_picks:
+            return  # done before, or forgotten when the endpoint left or by a fork
+        del state.open_picks[pick]
+        state.in_flight -= 1
+        if state.probe is pick:
+            state.probe = None
+        if not state.in_flight:
+            state.hung_age = 0.0
+        elapsed = now - started_at
+        if not LEAST_RTT <= elapsed < inf:
+            if not isfinite(elapsed):
+                return  # the caller's mistake, and no reason to raise in its `finally`
+            elapsed = LEAST_RTT  # a clock that went back or ticks coarsely
+        if outcome is Outcome.SUCCESS:
+            state.successes += 1
+            state.consecutive_failures = 0
+            self._learn(pick, elapsed, now)
+        elif outcome is Outcome.FAILURE or outcome is Outcome.TIMEOUT:
+            if outcome is Outcome.FAILURE:
+                state.failures += 1
+            else:
+                state.timeouts += 1
+            state.consecutive_failures += 1
+            rtt = self._health.failed(pick, elapsed / pick.cost_class.scale, now)
+            if self._observe is not None:
+                self._observe(state, rtt, False)
+        elif outcome is Outcome.CANCELLED:
+            state.cancellations += 1
+            if pick.cost_class.is_known:  # else waiting long may be what it does
+                self._health.gave_up(pick, elapsed / pick.cost_class.scale, now)
 
     def _learn(self, pick: Pick, elapsed: float, now: float) -> None:
         cost_class = pick.cost_class
@@ -400,11 +434,20 @@ def _is_unusable(group: Group, panic: bool, exclude: Collection[Endpoint]) -> bo
     )
 
 
-def _own(candidate: Candidate) -> EndpointState:
-    """Return the record behind what a policy chose."""
-    if not isinstance(candidate, EndpointState):
-        raise TypeError(f"a policy must return one of its candidates, got {candidate!r}")
-    return candidate
+def _checked(
+    policy: Policy,
+) -> Callable[[Sequence[EndpointState], float, random.Random], EndpointState]:
+    """Return the choice of a policy that is not ours, with a look at what it returns."""
+
+    def choose(
+        candidates: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
+        chosen = policy.choose(candidates, now, rng)
+        if not isinstance(chosen, EndpointState):
+            raise TypeError(f"a policy must return one of its candidates, got {chosen!r}")
+        return chosen
+
+    return choose
 
 
 def _as_tuple(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:

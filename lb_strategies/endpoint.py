@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from .pick import Pick
 
 _BUSY_COLD_LOAD: Final = 1e9  # dearer than any latency, and still ordered by in-flight
-_BUCKETS: Final = 30  # of the success window: a second each by default
+_BUCKETS: Final = 30  # marks in a success window: one a second by default
+_LEARN_INTERVAL: Final = 0.002  # seconds in which usual answers add nothing to what is known
 
 
 class Ejection(Enum):
@@ -50,49 +52,42 @@ class EndpointStats:
 
 
 class SuccessWindow:
-    """Exact counts of successes and failures over a sliding window.
+    """How many of the requests of the last seconds failed, by exact counts.
 
     Counts and not a moving average: a burst of failures gives each sample of an average
-    almost no weight and can hide a total outage (linkerd's reason).
+    almost no weight and can hide a total outage (linkerd's reason). The endpoint counts its
+    requests anyway, so it is enough to mark those counters a few times per window: success
+    costs nothing.
+
+    Args:
+        length: of the window in seconds; a mark is up to a thirtieth of it late.
     """
 
-    __slots__ = ("_bucket_length", "_counts", "_current", "_ends_at")
+    __slots__ = ("_length", "_marks", "next_at")
 
     def __init__(self, length: float) -> None:
-        self._bucket_length = length / _BUCKETS
-        self._counts: list[list[int]] = [[0, 0]]
-        self._current = self._counts[0]
-        self._ends_at = float("-inf")
+        self._length = length
+        self.next_at = float("-inf")
+        """When the next mark is due."""
+        self.reset(0, 0)
 
-    def add(self, success: bool, now: float) -> None:
-        """Count one request."""
-        if now >= self._ends_at:
-            self._roll(now)
-        self._current[success] += 1
+    def mark(self, now: float, failures: int, successes: int) -> None:
+        """Note the totals so far; called at least when a mark is due."""
+        self.next_at = now + self._length / _BUCKETS
+        self._marks.append((now, failures, successes))
+        while len(self._marks) > 1 and self._marks[1][0] <= now - self._length:
+            self._marks.popleft()
 
-    def totals(self, now: float) -> tuple[int, int]:
-        """Return (failures, successes) of the window that ends at `now`."""
-        if now >= self._ends_at:
-            self._roll(now)
-        return sum(c[0] for c in self._counts), sum(c[1] for c in self._counts)
+    def counts(self, now: float, failures: int, successes: int) -> tuple[int, int]:
+        """Return the (failures, successes) of the window that ends at `now`."""
+        if now >= self.next_at:
+            self.mark(now, failures, successes)
+        _, failures_before, successes_before = self._marks[0]
+        return failures - failures_before, successes - successes_before
 
-    def reset(self) -> None:
-        """Forget all counts."""
-        self._current = [0, 0]
-        self._counts = [self._current]
-
-    def _roll(self, now: float) -> None:
-        passed = (now - self._ends_at) / self._bucket_length
-        if passed < _BUCKETS:
-            for _ in range(int(passed)):
-                self._counts.append([0, 0])
-            self._ends_at += (int(passed) + 1) * self._bucket_length
-        else:
-            self._counts.clear()
-            self._ends_at = now + self._bucket_length
-        self._current = [0, 0]
-        self._counts.append(self._current)
-        del self._counts[:-_BUCKETS]
+    def reset(self, failures: int, successes: int) -> None:
+        """Forget everything up to these totals."""
+        self._marks = deque([(float("-inf"), failures, successes)])
 
 
 class EndpointState:
@@ -114,7 +109,10 @@ class EndpointState:
         "group",
         "hung_age",
         "in_flight",
+        "is_calm",
+        "is_settled",
         "last_pick",
+        "learn_at",
         "mean",
         "open_picks",
         "outliers",
@@ -128,7 +126,10 @@ class EndpointState:
         "probes",
         "samples",
         "successes",
+        "tie_to",
         "timeouts",
+        "usual_from",
+        "usual_to",
         "vouched_at",
         "window",
     )
@@ -152,6 +153,10 @@ class EndpointState:
         """When it was last readmitted: it has shown not to hang with the requests of before."""
         self.hung_age = 0.0
         """Age of the oldest request in flight, in seconds; 0 while it is unsuspicious."""
+        # While nothing is remarkable, an answer is not worth more than a glance (see `settle`).
+        self.is_calm = self.is_settled = False
+        self.usual_from = self.usual_to = self.tie_to = 0.0
+        self.learn_at = float("-inf")
         # Health.
         self.outliers = 0
         self.consecutive_failures = 0
@@ -192,6 +197,19 @@ class EndpointState:
             return _BUSY_COLD_LOAD * (in_flight + 1)
         return self.peak_rtt(now) * (in_flight + 1)
 
+    def failure_counts(self, now: float) -> tuple[int, int]:
+        """Return the (failures, successes) of the window that ends at `now`."""
+        return self.window.counts(now, self.failures + self.timeouts, self.successes)
+
+    def mark_counts(self, now: float) -> None:
+        """Keep the window up to date."""
+        if now >= self.window.next_at:
+            self.window.mark(now, self.failures + self.timeouts, self.successes)
+
+    def forgive(self) -> None:
+        """Forget the failures so far."""
+        self.window.reset(self.failures + self.timeouts, self.successes)
+
     def assume(self, prior: float) -> None:
         """Take over what its peers suggest; until the first answer it is also the estimate."""
         self.prior = prior
@@ -208,6 +226,33 @@ class EndpointState:
             self.peak.reset(rtt, now)
             self.mean.reset(rtt, now)
         self.samples += 1
+        if self.is_calm:
+            if rtt > self.tie_to:
+                self.unsettle()
+            else:
+                self.learn_at = now + _LEARN_INTERVAL
+
+    def settle(self, *, ties: bool, usual_to: float, tie_to: float) -> None:
+        """Note that nothing speaks against it.
+
+        Until that changes, of the answers between half its mean and `usual_to` one in 2 ms is
+        learned, and two that tie with the best of their peers need no closer comparison.
+
+        Args:
+            ties: whether it does.
+            usual_to: the longest round trip that is nothing remarkable, in seconds.
+            tie_to: the longest that does not end a tie, in seconds.
+        """
+        self.is_calm = True
+        self.is_settled = ties
+        self.usual_from = 0.5 * self.mean.value
+        self.usual_to = min(usual_to, tie_to)
+        self.tie_to = tie_to
+
+    def unsettle(self) -> None:
+        """Note that it needs a closer look, at every answer."""
+        self.is_calm = self.is_settled = False
+        self.learn_at = float("-inf")
 
     def punish(self, rtt: float, elapsed: float, now: float) -> None:
         """Learn a failure: `rtt` carries its penalty, `elapsed` is what it really took.
@@ -215,6 +260,7 @@ class EndpointState:
         The mean only ever rises by it: what a failure says of an endpoint is for the error
         rules to judge, and a fast one must not look attractive.
         """
+        self.unsettle()
         if self.samples:
             self.peak.add(rtt, now, self.prior)
             self.mean.add(max(elapsed, self.mean.value), now)
@@ -224,12 +270,14 @@ class EndpointState:
 
     def restart(self, *, mean: float, peak: float, now: float) -> None:
         """Forget what was; start from these estimates, in seconds."""
+        self.unsettle()
         self.peak.reset(peak, now)
         self.mean.reset(mean, now)
         self.samples += 1
 
     def rescale(self, factor: float) -> None:
         """Express the estimates in another unit of cost."""
+        self.unsettle()
         self.prior *= factor
         self.peak.value *= factor
         self.mean.reset(self.mean.value * factor, self.mean.updated_at)

@@ -36,7 +36,17 @@ class Group:
         states: the records of the candidates, in their order, distinct, at least one.
     """
 
-    __slots__ = ("aliases", "check_at", "checked_at", "median", "panic", "pool", "probe", "states")
+    __slots__ = (
+        "aliases",
+        "check_at",
+        "checked_at",
+        "is_plain",
+        "median",
+        "panic",
+        "pool",
+        "probe",
+        "states",
+    )
 
     def __init__(self, states: tuple[EndpointState, ...]) -> None:
         self.states = states
@@ -45,6 +55,8 @@ class Group:
         self.median: float | None = None
         self.pool = states
         self.panic = False
+        self.is_plain = False
+        """Whether a pick is a matter of the policy alone: no probe is due, no panic."""
         self.probe: EndpointState | None = None
         self.checked_at = float("inf")
         self.check_at = float("-inf")
@@ -55,6 +67,7 @@ class Group:
         self.pool = assessment.pool
         self.panic = assessment.panic
         self.probe = assessment.probe
+        self.is_plain = self.probe is None and not self.panic and len(self.pool) > 1
 
     def rescale(self, factor: float) -> None:
         """Express what is cached in another unit of cost, and ask for a new assessment."""

@@ -87,6 +87,7 @@ class Health:
             if has_peers or state.group is None:
                 state.group = group  # one alone has nothing to be compared with
             state.assume(prior)
+            state.mark_counts(now)
             if state.in_flight:
                 age = self._age(state, now)
                 state.hung_age = age if age > options.hung_ratio * prior else 0.0
@@ -95,6 +96,37 @@ class Health:
         group.adopt(assessment)
         for state in assessment.hung:
             self._eject(state, group, Ejection.HUNG, now)
+        if not self._remembers:  # a policy with estimates of its own wants every answer
+            self._settle(group, now)
+
+    def _settle(self, group: Group, now: float) -> None:
+        """Sort out who needs no closer look until the next one at the group."""
+        warm = [s for s in group.pool if s.samples]
+        if not warm:
+            return
+        least_mean, least_peak = _least(warm, now)
+        tie_to = self._options.fairness_peak_ratio * least_peak
+        usual_to = self._outlier_limit(least_mean)
+        for state in warm:
+            if self._is_remarkable(state):
+                state.unsettle()
+            else:
+                state.settle(
+                    ties=not self._loses(state, least_mean, least_peak, now),
+                    usual_to=usual_to,
+                    tie_to=tie_to,
+                )
+
+    @staticmethod
+    def _is_remarkable(state: EndpointState) -> bool:
+        return bool(
+            state.ejected_for is not None
+            or state.probe is not None
+            or state.probe_delay
+            or state.outliers
+            or state.consecutive_failures
+            or state.hung_age
+        )
 
     def prior(self, states: tuple[EndpointState, ...]) -> float:
         """Return what to expect of an endpoint that has not been heard of lately, in seconds."""
@@ -113,6 +145,8 @@ class Health:
             return ()
         limit = max(self._options.hung_ratio * median, self._options.hung_floor)
         ages = [(self._age(s, now), s) for s in states if s.in_flight and s.ejected_for is None]
+        if not ages:
+            return ()
         old = sorted((p for p in ages if p[0] > limit), key=lambda p: p[0], reverse=True)
         return tuple(s for _, s in old[: self._room(states)])
 
@@ -150,8 +184,9 @@ class Health:
         for state in idle:
             if not state.samples:
                 return state
-        least_mean = min(s.mean_rtt for s in warm)
-        least_peak = min(s.peak_rtt(now) for s in warm)
+        if not idle:
+            return None
+        least_mean, least_peak = _least(warm, now)
         for state in idle:
             if self._loses(state, least_mean, least_peak, now) or (
                 self._remembers and now - state.picked_at >= self._options.probe_interval
@@ -180,7 +215,7 @@ class Health:
         state = pick.state
         group = state.group
         median = state.prior if group is None or group.median is None else group.median
-        limit = self._options.readmit_ratio * median
+        limit = self._readmit_limit(median)
         if group is not None and not state.samples:
             group.stale()  # its first answer: it joins the pool, and others may be due
         if pick.is_probe:
@@ -199,6 +234,16 @@ class Health:
             if self._is_outlier(state, median):
                 self._eject_outliers(group, now)
 
+    def _readmit_limit(self, median: float) -> float:
+        """Return how long a probe may take to convince, in seconds.
+
+        A single request on an idle connection to an idle server takes longer than one of
+        many: without an absolute allowance, half of what makes an outlier, an endpoint a
+        fraction of a millisecond away could never come back.
+        """
+        options = self._options
+        return max(options.readmit_ratio * median, median + 0.5 * options.outlier_floor)
+
     def _is_outlier(self, state: EndpointState, median: float) -> bool:
         options = self._options
         return (
@@ -206,8 +251,11 @@ class Health:
             and state.outliers >= options.outlier_streak
             and state.ejected_for is None
             and state.samples >= options.min_samples
-            and state.mean_rtt > max(options.rho * median, median + options.outlier_floor)
+            and state.mean_rtt > self._outlier_limit(median)
         )
+
+    def _outlier_limit(self, median: float) -> float:
+        return max(self._options.rho * median, median + self._options.outlier_floor)
 
     def _eject_outliers(self, group: Group, now: float) -> None:
         """Eject for latency, the worst first, as many as there is room for."""
@@ -241,7 +289,7 @@ class Health:
             return False
         if state.consecutive_failures >= options.consecutive_failures:
             return True
-        failures, successes = state.window.totals(now)
+        failures, successes = state.failure_counts(now)
         total = failures + successes
         return total >= options.min_requests and successes < options.min_success_rate * total
 
@@ -249,8 +297,9 @@ class Health:
         """Judge a cancellation: the true latency is at least `elapsed`."""
         state = pick.state
         if elapsed > state.peak_rtt(now):
+            state.unsettle()
             state.peak.add(elapsed, now, state.prior)
-        if pick.is_probe and elapsed > self._options.readmit_ratio * state.prior:
+        if pick.is_probe and elapsed > self._readmit_limit(state.prior):
             self._back_off(state, elapsed, now)  # whoever waits no longer cannot be convinced
 
     # -- transitions ------------------------------------------------------------------------
@@ -260,6 +309,7 @@ class Health:
         if state.probe is not None:
             state.probe.is_probe = False  # begun before this, it is a straggler now
             state.probe = None
+        state.unsettle()
         state.ejected_for = reason
         state.ejections += 1
         state.probe_delay = self._options.probe_interval
@@ -281,13 +331,15 @@ class Health:
                 if s is not state and s.samples and s.ejected_for is None
             ]
         )
+        if rtt > self._options.readmit_ratio * median:
+            rtt = median  # within the allowance, so it says nothing about the usual
         state.restart(
             mean=max(rtt, median), peak=max(rtt, median_low(peaks)) if peaks else rtt, now=now
         )
         if state.ejected_for is not None:
             state.ejected_for = None
             state.vouched_at = now
-            state.window.reset()
+            state.forgive()
         state.outliers = 0
         state.probe_delay = 0.0
         if state.group is not None:
@@ -297,9 +349,15 @@ class Health:
         """Put off the next probe after one that took `cost` seconds and did not convince."""
         options = self._options
         delay = max(2.0 * self._explore_delay(state), _LEAST_PROBE_COST * cost)
+        state.unsettle()
         state.probe_delay = min(delay, options.max_probe_interval)
         self._schedule(state, now)
 
     def _schedule(self, state: EndpointState, now: float) -> None:
         jitter = self._options.probe_jitter * (2.0 * self._rng.random() - 1.0)
         state.probe_at = now + state.probe_delay * (1.0 + jitter)
+
+
+def _least(states: list[EndpointState], now: float) -> tuple[float, float]:
+    """Return the least (mean, peak) of `states`, in seconds."""
+    return min([s.mean_rtt for s in states]), min([s.peak_rtt(now) for s in states])

@@ -49,11 +49,11 @@ class CostClasses:
     def __init__(self, limit: int, *, enabled: bool = True) -> None:
         self._limit = limit
         self._enabled = enabled
-        self._classes: dict[Hashable, CostClass] = {}
+        self.by_key: dict[Hashable, CostClass] = {}
         self._reference = CostClass(None)
 
     def __len__(self) -> int:
-        return len(self._classes)
+        return len(self.by_key)
 
     def get(
         self, operation: Hashable, units: int, now: float, states: Collection[EndpointState]
@@ -62,31 +62,31 @@ class CostClasses:
         if not self._enabled:
             operation, units = None, 1
         key = operation if units == 1 else (operation, units.bit_length())
-        found = self._classes.get(key)
+        found = self.by_key.get(key)
         return found if found is not None else self._add(key, now, states)
 
     def _add(self, key: Hashable, now: float, states: Collection[EndpointState]) -> CostClass:
-        if not self._classes:
+        if not self.by_key:
             self._reference = CostClass(key)
             self._reference.is_known = True
-            self._classes[key] = self._reference
+            self.by_key[key] = self._reference
             return self._reference
-        if len(self._classes) >= self._limit:
+        if len(self.by_key) >= self._limit:
             if self._limit == 1:
                 return self._reference
             oldest = min(
-                (c for c in self._classes.values() if c is not self._reference),
+                (c for c in self.by_key.values() if c is not self._reference),
                 key=lambda c: c.used_at,
             )
-            del self._classes[oldest.key]
+            del self.by_key[oldest.key]
             for state in states:
                 state.class_means.pop(oldest, None)
-        elif len(self._classes) == 1:
+        elif len(self.by_key) == 1:
             # Alone, the reference's means are the endpoints' own; from now on they differ.
             for state in states:
                 if state.samples:
                     state.class_means[self._reference] = state.mean.log
-        added = self._classes[key] = CostClass(key)
+        added = self.by_key[key] = CostClass(key)
         added.used_at = now  # or two new ones would evict each other, answered by neither
         return added
 
@@ -105,7 +105,7 @@ class CostClasses:
         """
         cost_class.samples += 1
         cost_class.used_at = now
-        if len(self._classes) == 1 or self._classes.get(cost_class.key) is not cost_class:
+        if len(self.by_key) == 1 or self.by_key.get(cost_class.key) is not cost_class:
             return 1.0  # alone, or evicted meanwhile
         means = state.class_means
         value = log(latency)
@@ -141,7 +141,7 @@ class CostClasses:
         """Make `cost_class` the unit of all others; return the factor for the estimates."""
         factor = cost_class.scale
         self._reference = cost_class
-        for other in self._classes.values():
+        for other in self.by_key.values():
             other.scale /= factor
         cost_class.scale = 1.0
         cost_class.is_known = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .balancer import LoadBalancer
@@ -29,6 +29,9 @@ class Outcome(Enum):
     """Done, but its duration says nothing: a write, a transaction, a blocking read."""
 
 
+_SUCCESS: Final = Outcome.SUCCESS  # an enum's member costs a look-up more
+
+
 class Pick:
     """One request in flight on `endpoint`; give it back with exactly one `done`.
 
@@ -43,13 +46,12 @@ class Pick:
         state: EndpointState,
         cost_class: CostClass,
         started_at: float,
-        is_probe: bool,
     ) -> None:
         self._balancer = balancer
         self.state = state
         self.cost_class = cost_class
         self.started_at = started_at
-        self.is_probe = is_probe
+        self.is_probe = False
 
     @property
     def endpoint(self) -> Hashable:
@@ -82,9 +84,19 @@ class Pick:
             started_at: when the request itself began, if that was later than the pick: a
                 connection made in between is not the server's latency.
         """
-        self._balancer._finish(
-            self, outcome, now, self.started_at if started_at is None else started_at
-        )
+        if started_at is None:
+            started_at = self.started_at
+        state = self.state
+        # Most answers are usual ones of settled endpoints: they cost no more than this.
+        with self._balancer._lock:
+            if outcome is _SUCCESS and now < state.learn_at and self in state.open_picks:
+                rtt = (now - started_at) / self.cost_class.scale
+                if state.usual_from <= rtt <= state.usual_to and self.cost_class.is_known:
+                    del state.open_picks[self]
+                    state.in_flight -= 1
+                    state.successes += 1
+                    return
+            self._balancer._finish(self, outcome, now, started_at)
 
     def __repr__(self) -> str:
         probe = " (probe)" if self.is_probe else ""

@@ -43,6 +43,11 @@ class Candidate(Protocol):
         """Whether it has not answered yet."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it tied with the best of its peers at the last look, and still does."""
+        ...
+
     def peak_rtt(self, now: float) -> float:
         """Peak-sensitive round trip at `now`, in seconds, > 0."""
         ...

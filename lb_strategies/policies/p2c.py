@@ -39,12 +39,17 @@ class PowerOfTwoChoices:
         if count == 1:
             return candidates[0]
         if self._choices == 2:
-            # One draw for an ordered pair of distinct indexes, each equally likely; since the
-            # order is as random as the pair, "the first" is a fair way out of a tie.
-            first, second = divmod(int(rng.random() * (count * (count - 1))), count - 1)
+            # An ordered pair of distinct indexes from one draw: the second from what the first
+            # leaves of it. As the order is random too, "the first" is a fair way out of a tie.
+            point = rng.random() * count
+            first = int(point)
+            second = int((point - first) * (count - 1))
             if second >= first:
                 second += 1
-            return self._better(candidates[first], candidates[second], now)
+            a, b = candidates[first], candidates[second]
+            if a.is_settled and b.is_settled and a.in_flight == b.in_flight:
+                return a if a.last_pick <= b.last_pick else b  # in the band, no need to look
+            return self._better(a, b, now)
         # A sample of all is a scan from a random order, so equal loads do not herd.
         drawn = rng.sample(candidates, min(self._choices, count))
         return reduce(lambda best, other: self._better(best, other, now), drawn)

@@ -108,18 +108,26 @@ def test_a_plain_average_stays_between_its_samples(weight: float, values: list[f
     length=st.floats(0.3, 300.0),
     steps=st.lists(st.tuples(st.floats(0.0, 100.0), st.booleans()), max_size=60),
 )
-def test_a_window_counts_what_a_list_would_to_one_bucket(
+def test_a_window_counts_what_a_list_would_to_one_mark(
     length: float, steps: list[tuple[float, bool]]
 ) -> None:
-    """Between what the last 29 of 30 buckets hold and what all 30 hold."""
+    """At least what lies within its length, at most what one more mark adds to it."""
     window = SuccessWindow(length)
     now, log = 0.0, list[tuple[float, bool]]()
+    totals = [0, 0]
     for gap, success in steps:
         now += gap
-        window.add(success, now)
+        if now >= window.next_at:
+            window.mark(now, *totals)
+        totals[success] += 1
         log.append((now, success))
-    counted = sum(window.totals(now))
+    failures, successes = window.counts(now, *totals)
     slack = 1e-9 * (1.0 + now)
-    inside = sum(at > now - length * 29 / 30 + slack for at, _ in log)
-    around = sum(at > now - length - slack for at, _ in log)
-    assert inside <= counted <= around
+    inside = [success for at, success in log if at > now - length + slack]
+    assert failures >= inside.count(False)
+    assert successes >= inside.count(True)
+    # The mark that the window starts from was made when the first request after it came.
+    times = [at for at, _ in log]
+    before = [at for at in times if at <= now - length - slack]
+    oldest = before[-1] - length / 30 - slack if before else -1.0
+    assert failures + successes <= sum(at >= oldest for at in times)

@@ -169,7 +169,8 @@ def test_answers_that_say_no_are_answers(strategy: LoadBalancingStrategy) -> Non
     target = balancer(strategy)
     now = answer(target, ABC, now=0.0, times=1)
     look(target, ABC, now=now)
-    now = answer(target, ["a"], now=now, rtt=0.9 * MS, times=100)
+    for _ in range(100):  # apart, so that each of them is news
+        now = 5 * MS + answer(target, ["a"], now=now, rtt=0.9 * MS, times=1)
     stats = target.snapshot(now=now)["a"]
     assert (stats.successes, stats.failures, stats.timeouts, stats.ejected) == (101, 0, 0, False)
     assert stats.mean_rtt == pytest.approx(0.9 * MS, rel=1e-3)

@@ -1,0 +1,1 @@
+"""Benchmarks on real servers with injected faults: ``python -m bench list``."""

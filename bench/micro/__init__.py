@@ -1,0 +1,1 @@
+"""Costs of single calls, with pytest-benchmark: ``pytest bench/micro``."""

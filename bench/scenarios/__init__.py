@@ -1,0 +1,28 @@
+"""All scenarios, one file each; the file's docstring states the question and what is expected."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from bench.scenario import Scenario
+from bench.scenarios import (
+    redis_degraded,
+    redis_frozen,
+    redis_healthy,
+    redis_loading,
+    redis_mixed,
+)
+
+
+def _scenario(module: ModuleType) -> Scenario:
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
+    question = (module.__doc__ or "").strip().splitlines()[0]
+    return Scenario(name, module.run, question)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in map(
+        _scenario, [redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading]
+    )
+}

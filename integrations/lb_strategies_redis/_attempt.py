@@ -1,0 +1,229 @@
+"""What is in flight on behalf of the running code: one attempt, or a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextvars import ContextVar, Token
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.commands import READ_COMMANDS
+from redis.exceptions import TryAgainError
+
+from lb_strategies import Outcome, Pick
+
+from ._errors import UNFIT, Unfit, outcome_of
+
+if TYPE_CHECKING:
+    from ._lag import LoopLag
+    from ._router import Router, Shard
+
+current: ContextVar[Attempt | PipelineCall | None] = ContextVar("lb_strategies", default=None)
+
+SUCCESS: Final = Outcome.SUCCESS
+_TIMED: Final = (Outcome.SUCCESS, Outcome.TIMEOUT, Outcome.CANCELLED)
+
+
+def is_read(command: object) -> bool:
+    """Whether a command of this name can be answered by a replica."""
+    return command in READ_COMMANDS or (
+        isinstance(command, str) and command.upper() in READ_COMMANDS
+    )
+
+
+def is_blocking(args: Sequence[object]) -> bool:
+    """Whether a read may wait for data: neither its duration nor its presence says anything."""
+    return args[0] == "XREAD" and any(a in ("BLOCK", b"BLOCK", "block") for a in args[1:])
+
+
+class Attempt:
+    """One command on one node, or on several in turn if it is redirected.
+
+    Args:
+        pick: what is in flight.
+        shard: where the node was chosen from; None if something else chose it.
+        tried: the nodes that have failed this command.
+    """
+
+    # Defaults of the class, so that the usual attempt does not have to store them.
+    connected_at = 0.0
+    ended_at = 0.0
+    is_timed = True
+    is_plain = True
+    """Whether nothing happened that its duration would have to be corrected for."""
+
+    def __init__(self, pick: Pick, shard: Shard | None = None, tried: Collection[str] = ()) -> None:
+        self.pick = pick
+        self.shard = shard
+        self.tried = tried
+
+    def connected(self) -> None:
+        """Start the clock anew: a connection had to be made first."""
+        self.is_plain = False
+        self.connected_at = perf_counter()
+
+    def hop(self, name: str, router: Router) -> None:
+        """Note a redirect: the node so far has handed on to node `name`."""
+        now = perf_counter()
+        self.pick.done(Outcome.REDIRECT, now=now)
+        operation = self.pick.operation
+        self.is_plain = False
+        self.pick = router.balancer.begin(name, now=now, operation=operation)
+
+    def replied(self, error: Exception) -> Exception:
+        """Look at an error reply and return what redis-py should make of it."""
+        if isinstance(error, TryAgainError):
+            self.is_plain = self.is_timed = False  # sent again, after a while
+        elif isinstance(error, UNFIT) and self.has_alternative():
+            return Unfit(error)
+        return error
+
+    def has_alternative(self) -> bool:
+        """Whether the command could go to a node that it has not tried."""
+        return self.shard is not None and not self.shard.everyone.issubset(
+            (*self.tried, self.pick.endpoint)
+        )
+
+    def succeed(self, lag: LoopLag | None = None) -> None:
+        """Give the pick back: the node answered."""
+        if self.is_plain and self.shard is not None:
+            now = perf_counter()
+            if lag is None or not lag.explains(self.pick.started_at, now):
+                self.pick.done(SUCCESS, now=now)
+                return
+        self._done(SUCCESS, lag)
+
+    def fail(self, error: BaseException, lag: LoopLag | None = None) -> bool:
+        """Give the pick back after an error; return whether another node should be tried."""
+        outcome = outcome_of(error)
+        self._done(outcome, lag)
+        return outcome in (Outcome.FAILURE, Outcome.TIMEOUT) and self.has_alternative()
+
+    def _done(self, outcome: Outcome, lag: LoopLag | None) -> None:
+        now = self.ended_at or perf_counter()
+        started_at = max(self.pick.started_at, self.connected_at)
+        is_timed = self.is_timed and self.shard is not None  # only reads teach a latency
+        if (outcome is SUCCESS and not is_timed) or (
+            lag is not None and outcome in _TIMED and lag.explains(started_at, now)
+        ):
+            outcome = Outcome.UNTIMED
+        self.pick.done(outcome, now=now, started_at=started_at)
+
+
+class PipelineCall:
+    """A pipeline on its way through the client: each shard's reads go to one node.
+
+    Args:
+        router: of the client.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.tried: set[str] = set()
+        self.is_grouping = False
+        """Whether commands are being sorted by node, not yet sent."""
+        self.connected_at = 0.0
+        self.ended_at = 0.0
+        self.lag: LoopLag | None = None
+        self._chosen: dict[Shard, str] = {}
+        self._picks: dict[str, Pick] = {}
+
+    def restart(self) -> None:
+        """Start an attempt to run the whole pipeline."""
+        self.release()
+        self.is_grouping = True
+
+    def choose(self, shard: Shard) -> Any:
+        """Return the node that serves the reads of `shard` in this attempt."""
+        name = self._chosen.get(shard)
+        if name is None:
+            pick = shard.acquire("pipeline", self.tried)
+            name = self._chosen[shard] = str(pick.endpoint)
+            self._picks[name] = pick
+        return shard.by_name[name]
+
+    def take(self, name: str) -> Pick:
+        """Return the pick for the part of the pipeline that goes to node `name`."""
+        pick = self._picks.pop(name, None)
+        if pick is not None:
+            return pick
+        return self.router.balancer.begin(name, now=perf_counter(), operation="pipeline")
+
+    def finish(
+        self,
+        pick: Pick,
+        error: BaseException | None,
+        *,
+        started_at: float,
+        is_timed: bool,
+        lag: LoopLag | None = None,
+    ) -> None:
+        """Give back the pick of one node's part.
+
+        Args:
+            pick: what was in flight.
+            error: the one that says most about the node, None if there was none.
+            started_at: when the commands were sent, in seconds.
+            is_timed: whether the duration is known and that of reads only.
+            lag: of the event loop, if there is one.
+        """
+        now = perf_counter()
+        outcome = Outcome.SUCCESS if error is None else outcome_of(error)
+        if outcome is Outcome.FAILURE or outcome is Outcome.TIMEOUT:
+            self.tried.add(str(pick.endpoint))
+        elif not is_timed or (lag is not None and lag.explains(started_at, now)):
+            outcome = Outcome.UNTIMED
+        pick.done(outcome, now=now, started_at=max(started_at, self.connected_at))
+
+    def has_alternative(self) -> bool:
+        """Whether the reads that failed can go to a node that has not."""
+        return any(not shard.everyone.issubset(self.tried) for shard in self._chosen)
+
+    def connected(self) -> None:
+        """Note that a connection had to be made."""
+        self.connected_at = perf_counter()
+
+    def replied(self, error: Exception) -> Exception:
+        """Return what redis-py should make of an error reply: the parts see to that."""
+        return error
+
+    def hop(self, name: str, router: Router) -> None:
+        """Redirects of a pipeline are run again one by one, as attempts of their own."""
+
+    def release(self) -> None:
+        """Give back what was reserved and not used."""
+        for pick in self._picks.values():
+            pick.done(Outcome.UNTIMED, now=perf_counter())
+        self._picks.clear()
+        self._chosen.clear()
+
+
+def watch_replies(connection: Any) -> None:
+    """Let the current attempt see the error replies that `connection` parses.
+
+    Set on the one parser, so that replies which are no errors cost nothing.
+    """
+    parser = connection._parser
+    original = type(parser).parse_error
+
+    def parse_error(response: str) -> Exception:
+        error: Exception = original(response)
+        attempt = current.get()
+        return error if attempt is None else attempt.replied(error)
+
+    parser.parse_error = parse_error
+
+
+def leave(token: Token[Attempt | PipelineCall | None]) -> None:
+    """Make what was current before current again."""
+    try:
+        current.reset(token)
+    except ValueError:  # thrown away, and closed in somebody else's context
+        return
+
+
+def connected() -> None:
+    """Start the clock of the attempt that has been waiting for a connection."""
+    attempt = current.get()
+    if attempt is not None:
+        attempt.connected()

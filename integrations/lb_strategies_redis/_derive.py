@@ -1,0 +1,44 @@
+"""Putting our methods into one object of somebody else's class, and into no other.
+
+A *factory* takes a class and returns a subclass of it; classes made this way have the layout
+of their base, whatever that is, so that an object's class can be swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias
+
+Factory: TypeAlias = Callable[[Any], Any]
+
+
+@cache
+def derive(factory: Factory, base: Any) -> Any:
+    """Return the subclass that `factory` makes of `base`; one per pair, so nothing leaks."""
+    derived = factory(base)
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(derived, name, getattr(base, name))
+    derived._lb_origin = (factory, base)
+    return derived
+
+
+def is_derived(cls: type, factory: Factory) -> bool:
+    """Whether `cls` was made by `factory`."""
+    return bool(getattr(cls, "_lb_origin", (None,))[0] is factory)
+
+
+def adopt(target: Any, factory: Factory) -> None:
+    """Swap the class of `target` for one made by `factory`; a second time is a no-op.
+
+    Only this object changes, and only in the methods that the factory defines.
+    """
+    base: Any = type(target)
+    if not is_derived(base, factory):
+        target.__class__ = derive(factory, base)
+
+
+def release(target: Any, factory: Factory) -> None:
+    """Undo `adopt`."""
+    if is_derived(type(target), factory):
+        target.__class__ = type(target)._lb_origin[1]

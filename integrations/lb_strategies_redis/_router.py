@@ -1,0 +1,135 @@
+"""From the nodes of a slot to one of them: the part that sync and asyncio share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from time import perf_counter
+from typing import Any, Final
+
+from redis.cluster import LoadBalancer as UpstreamLoadBalancer
+from redis.exceptions import SlotNotCoveredError
+
+from lb_strategies import BalancerOptions, LoadBalancer, LoadBalancingStrategy, Pick, Policy
+
+_REFRESH_INTERVAL: Final = 1.0
+"""Seconds between topology refreshes that reads failing on replicas may cause."""
+
+_MOST_SHARDS: Final = 4096  # lists of nodes remembered; a cluster has far fewer
+
+
+class Shard:
+    """The nodes that can serve the reads of some slots.
+
+    It travels through redis-py in the place of the node of a read, and is exchanged for one
+    of its nodes when the command is about to be sent: so the pick is made by the code that
+    gives it back, and a retry can choose anew.
+
+    Args:
+        balancer: of the client.
+        nodes: a list of the client's slots cache, primary first.
+        replicas_only: whether the primary serves only when no replica can.
+    """
+
+    __slots__ = (
+        "balancer",
+        "by_name",
+        "candidates",
+        "everyone",
+        "fallback",
+        "name",
+        "nodes",
+    )
+
+    def __init__(
+        self, balancer: LoadBalancer, nodes: Sequence[Any], *, replicas_only: bool
+    ) -> None:
+        self.balancer = balancer
+        self.nodes = nodes
+        names: tuple[str, ...] = tuple(node.name for node in nodes)
+        self.name = names[0]
+        """The primary's; redis-py asks for it when it files the reply."""
+        self.by_name: dict[object, Any] = dict(zip(names, nodes, strict=True))
+        self.everyone = frozenset(names)
+        restricted = replicas_only and len(names) > 1
+        self.candidates = names[1:] if restricted else names
+        self.fallback = names[:1] if restricted else ()
+
+    def acquire(self, operation: object, exclude: Collection[str]) -> Pick:
+        """Choose a node for a read and count it in flight."""
+        return self.balancer.acquire(
+            self.candidates,
+            now=perf_counter(),
+            operation=operation,
+            exclude=exclude,
+            fallback=self.fallback,
+        )
+
+    def choose(self) -> Any:
+        """Return the node that a read would get now, without counting it."""
+        name = self.balancer.choose(self.candidates, now=perf_counter(), fallback=self.fallback)
+        return self.by_name[name]
+
+
+class Router:
+    """Knows the shards of one client.
+
+    Args:
+        strategy: one of ours, or a policy.
+        options: of the balancer.
+    """
+
+    def __init__(
+        self, strategy: LoadBalancingStrategy | Policy, options: BalancerOptions | None
+    ) -> None:
+        self.balancer = LoadBalancer(strategy, options=options)
+        self._replicas_only = strategy is LoadBalancingStrategy.LATENCY_BASED_REPLICAS
+        self.shards: dict[int, Shard] = {}
+        """By the identity of a list in the slots cache, which many slots share."""
+        self._refreshed_at = float("-inf")
+
+    def shard(self, slot: object, slots_cache: dict[Any, list[Any]]) -> Shard:
+        """Return the shard that serves `slot`.
+
+        Raises:
+            SlotNotCoveredError: no node does.
+        """
+        nodes = slots_cache.get(slot)
+        return self.shards.get(id(nodes)) or self._add(slot, nodes)
+
+    def _add(self, slot: object, nodes: list[Any] | None) -> Shard:
+        if not nodes:
+            raise SlotNotCoveredError(f'Slot "{slot}" is not covered by the cluster.')
+        if len(self.shards) >= _MOST_SHARDS:
+            self.shards.clear()
+        shard = Shard(self.balancer, nodes, replicas_only=self._replicas_only)
+        self.shards[id(nodes)] = shard  # it holds the list, so the id stays the list's
+        return shard
+
+    def slots_moved(self) -> None:
+        """Look at the slots cache anew: a failover reorders its lists in place."""
+        self.shards.clear()
+
+    def topology_changed(self, names: Iterable[str]) -> None:
+        """Take over the membership after a refresh; survivors keep their history."""
+        self._refreshed_at = perf_counter()
+        self.shards.clear()
+        self.balancer.update(names)
+
+    def may_refresh(self) -> bool:
+        """Whether a read that failed on one node may have the topology refreshed."""
+        return perf_counter() - self._refreshed_at >= _REFRESH_INTERVAL
+
+
+class BalancerSlot(UpstreamLoadBalancer):
+    """Carries the router in the one attribute that both node managers have for a balancer.
+
+    If a code path of redis-py were to ask it for an index all the same, it would still get
+    upstream's round robin.
+
+    Args:
+        router: of the client that the node manager belongs to.
+    """
+
+    def __init__(self, router: Router) -> None:
+        super().__init__()
+        self.router = router

@@ -1,0 +1,358 @@
+"""The asyncio client."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from time import perf_counter
+from typing import Any
+
+import redis.asyncio.cluster
+import redis.cluster
+from redis.commands import READ_COMMANDS
+
+from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
+
+from ._attempt import (
+    Attempt,
+    PipelineCall,
+    connected,
+    current,
+    is_blocking,
+    is_read,
+    leave,
+    watch_replies,
+)
+from ._derive import adopt, release
+from ._errors import TRANSPORT, UnfitReply, is_node_failure, unwrap
+from ._lag import INFINITY, LoopLag
+from ._policies import resolve_reads, restore
+from ._router import BalancerSlot, Router, Shard
+from ._selection import BalancedClient, Selection
+
+
+class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
+    BalancedClient, redis.asyncio.cluster.RedisCluster
+):
+    """A ``redis.asyncio.cluster.RedisCluster`` that can choose by latency.
+
+    Takes everything that the class it extends takes, and:
+
+    Args:
+        load_balancing_strategy: None, a `LoadBalancingStrategy`, its value, or a `Policy`. With
+            None or one of redis-py's own four the client is upstream's, untouched.
+        balancer_options: tunables of our strategies.
+
+    Raises:
+        ValueError: unknown strategy, or options without a strategy of ours.
+        TypeError: `balancer_options` is of another type.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
+        balancer_options: BalancerOptions | None = None,
+        **kwargs: Any,
+    ) -> None:
+        selection = Selection.parse(load_balancing_strategy, balancer_options)
+        super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
+            *args, load_balancing_strategy=selection.upstream, **kwargs
+        )
+        if selection.router is not None:
+            attach(self, selection.router)
+
+
+def attach(client: Any, router: Router) -> None:
+    """Let `router` choose the nodes of `client`, from now on."""
+    manager = client.nodes_manager
+    client._lb_router = router
+    client._lb_lag = LoopLag()
+    manager.read_load_balancer = BalancerSlot(router)
+    adopt(client, client_class)
+    adopt(manager, manager_class)
+    resolve_reads(client)
+    _rebind(client)
+    client.connection_kwargs["redis_connect_func"] = client.on_connect
+    manager.connection_kwargs["redis_connect_func"] = client.on_connect
+    for node in _nodes(client):
+        adopt(node, node_class)
+        node.connection_kwargs["redis_connect_func"] = client.on_connect
+        for connection in node._connections:
+            connection.redis_connect_func = client.on_connect
+            watch_replies(connection)
+    if manager.nodes_cache:
+        router.topology_changed(manager.nodes_cache)
+
+
+def detach(client: Any) -> None:
+    """Give `client` and its nodes their own methods back."""
+    restore(client)
+    release(client, client_class)
+    release(client.nodes_manager, manager_class)
+    client.nodes_manager.read_load_balancer = redis.cluster.LoadBalancer()
+    _rebind(client)
+    for node in _nodes(client):
+        release(node, node_class)
+
+
+def reconnect(client: Any) -> None:
+    """Have every connection made anew, so that it is told whether it may read."""
+    for node in _nodes(client):
+        for connection in node._connections:
+            connection.mark_for_reconnect()
+
+
+def _rebind(client: Any) -> None:
+    """Renew what the client bound of its own methods when it was built."""
+    policies = client._policies_callback_mapping
+    for policy, callback in policies.items():
+        if getattr(callback, "__name__", "") == "get_nodes_from_slot":
+            policies[policy] = client.get_nodes_from_slot
+
+
+def _nodes(client: Any) -> list[Any]:
+    manager = client.nodes_manager
+    return [
+        *client.startup_nodes,
+        *manager.startup_nodes.values(),
+        *manager.nodes_cache.values(),
+    ]
+
+
+def manager_class(base: Any) -> Any:
+    """Return a ``NodesManager`` that lets its router choose."""
+
+    class Manager(base):
+        __slots__ = ()
+
+        def get_node_from_slot(
+            self,
+            slot: int,
+            read_from_replicas: bool = False,
+            load_balancing_strategy: Any = None,
+            **kwargs: Any,
+        ) -> Any:
+            # Commands do not come here, but redirects, subscriptions and transactions do.
+            router = self.read_load_balancer.router
+            if read_from_replicas or load_balancing_strategy is not None:
+                node = router.shard(slot, self.slots_cache).choose()
+            else:
+                node = super().get_node_from_slot(slot, False, None, **kwargs)
+            attempt = current.get()
+            if attempt is not None:
+                attempt.hop(node.name, router)
+            return node
+
+        def set_nodes(self, old: Any, new: Any, remove_old: bool = False) -> None:
+            super().set_nodes(old, new, remove_old)
+            for node in (*old.values(), *new.values()):
+                adopt(node, node_class)
+
+        async def move_slot(self, e: Any) -> None:
+            await super().move_slot(e)
+            self.read_load_balancer.router.slots_moved()
+
+        async def initialize(self, *args: Any, **kwargs: Any) -> None:
+            await super().initialize(*args, **kwargs)
+            self.read_load_balancer.router.topology_changed(self.nodes_cache)
+
+    return Manager
+
+
+def client_class(base: Any) -> Any:
+    """Return a cluster client whose commands and pipelines are routed."""
+
+    class Client(base):
+        _initialize: bool
+        _lb_router: Router
+        _lb_lag: LoopLag
+
+        async def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
+            manager = self.nodes_manager
+            slot = await self._determine_slot(command, *args)
+            if command not in READ_COMMANDS:
+                return [manager.get_node_from_slot(slot)]
+            shard = self._lb_router.shard(slot, manager.slots_cache)
+            call = current.get()
+            if isinstance(call, PipelineCall) and call.is_grouping:
+                return [call.choose(shard)]
+            return [shard]
+
+        async def _execute_command(self, target_node: Any, *args: Any, **kwargs: Any) -> Any:
+            outer = current.get()
+            tried: Collection[str] = () if outer is None else outer.tried
+            shard = target_node if type(target_node) is Shard else None
+            if shard is not None and is_blocking(args):
+                return await super()._execute_command(shard.choose(), *args, **kwargs)
+            lag = self._lb_lag
+            lag.has_requests = True
+            if lag.expected_at == INFINITY:
+                lag.start()
+            while True:
+                if shard is None:
+                    pick = self._lb_router.balancer.begin(
+                        target_node.name, now=perf_counter(), operation=args[0]
+                    )
+                else:
+                    pick = shard.balancer.acquire(
+                        shard.candidates,
+                        now=perf_counter(),
+                        operation=args[0],
+                        exclude=tried,
+                        fallback=shard.fallback,
+                    )
+                    target_node = shard.by_name[pick.state.endpoint]
+                attempt = Attempt(pick, shard, tried)
+                was_fresh = not self._initialize
+                token = current.set(attempt)
+                try:
+                    response = await super()._execute_command(target_node, *args, **kwargs)
+                except BaseException as error:
+                    leave(token)
+                    if attempt.fail(error, lag):
+                        if was_fresh and isinstance(error, TRANSPORT):
+                            # One replica's failures must not keep reloading the topology.
+                            self._initialize = self._lb_router.may_refresh()
+                            self._lb_last_failed = target_node.name
+                        tried = (*tried, str(attempt.pick.endpoint))
+                        continue
+                    cause = unwrap(error)
+                    if cause is error:
+                        raise
+                    raise cause from None
+                current.reset(token)
+                attempt.succeed(lag)
+                return response
+
+        async def initialize(
+            self,
+            additional_startup_nodes_info: Any = None,
+            last_failed_node_name: str | None = None,
+        ) -> Any:
+            # The refresh that a failed read asked for must not begin at the node that failed.
+            last_failed = last_failed_node_name or getattr(self, "_lb_last_failed", None)
+            self._lb_last_failed = None
+            return await super().initialize(additional_startup_nodes_info, last_failed)
+
+        def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
+            node = super().get_node(host, port, node_name)
+            attempt = current.get()
+            if attempt is not None and node is not None:
+                attempt.hop(node.name, self._lb_router)  # during a command: an ASK redirect
+            return node
+
+        async def on_connect(self, connection: Any) -> None:
+            watch_replies(connection)  # hiredis asks only once, on connecting
+            await super().on_connect(connection)
+            watch_replies(connection)  # RESP3 brings a parser of its own
+            connected()
+
+        def pipeline(self, *args: Any, **kwargs: Any) -> Any:
+            pipe = super().pipeline(*args, **kwargs)
+            adopt(pipe, pipeline_class)
+            return pipe
+
+    return Client
+
+
+def pipeline_class(base: Any) -> Any:
+    """Return a pipeline that takes one pick for each node."""
+
+    class Pipeline(base):
+        __slots__ = ()
+
+        async def execute(
+            self, raise_on_error: bool = True, allow_redirections: bool = True
+        ) -> list[Any]:
+            router = self.cluster_client._lb_router
+            call: PipelineCall
+            if self._transaction:
+                call = TransactionCall(router)
+            else:
+                call = PipelineCall(router)
+                call.lag = self.cluster_client._lb_lag
+                adopt(self._execution_strategy, pipeline_strategy_class)
+            token = current.set(call)
+            try:
+                results = await super().execute(raise_on_error, allow_redirections)
+            except UnfitReply as error:  # redirections were not allowed
+                raise error.cause from None
+            finally:
+                leave(token)
+                call.release()
+            return [unwrap(r) if isinstance(r, UnfitReply) else r for r in results]
+
+    return Pipeline
+
+
+def pipeline_strategy_class(base: Any) -> Any:
+    """Return what runs a pipeline that is no transaction, each attempt choosing anew."""
+
+    class PipelineStrategy(base):
+        async def _execute(self, *args: Any, **kwargs: Any) -> Any:
+            call = current.get()
+            if isinstance(call, PipelineCall):
+                call.restart()
+            return await super()._execute(*args, **kwargs)
+
+    return PipelineStrategy
+
+
+class TransactionCall(PipelineCall):
+    """A transaction: load on its primary, but no sample."""
+
+    def hop(self, name: str, router: Router) -> None:
+        """Note that the transaction goes to node `name`."""
+        self.release()
+        self._picks[name] = router.balancer.begin(name, now=perf_counter(), operation="transaction")
+
+
+def node_class(base: Any) -> Any:
+    """Return a cluster node that takes its part of a pipeline as one request."""
+
+    class Node(base):
+        __slots__ = ()
+
+        async def execute_pipeline(self, commands: list[Any]) -> bool:
+            call = current.get()
+            if not isinstance(call, PipelineCall):
+                return await super().execute_pipeline(commands)
+            call.is_grouping = False
+            pick = call.take(self.name)
+            pick.relabel("pipeline", len(commands))
+            reads = [command for command in commands if is_read(command.args[0])]
+            only_reads = len(reads) == len(commands)
+            lag = call.lag
+            if lag is not None:
+                lag.watch()
+            started_at = perf_counter()
+            error: BaseException | None = None
+            try:
+                failed = await super().execute_pipeline(commands)
+            except Exception as raised:
+                # Nothing was answered. Reads can go elsewhere; the rest is for redis-py.
+                error = raised
+                failed = True
+                if not (only_reads and is_node_failure(raised)):
+                    raise
+                for command in commands:
+                    command.result = raised
+            except BaseException as raised:
+                error = raised
+                raise
+            else:
+                error = next((c.result for c in commands if _is_failed(c)), None)
+            finally:
+                call.finish(pick, error, started_at=started_at, is_timed=only_reads, lag=lag)
+            if error is not None and call.has_alternative():
+                # Of the errors in a reply, redis-py runs only a few again: make it those.
+                for command in reads:
+                    if isinstance(command.result, Exception):
+                        command.result = UnfitReply(command.result)
+            return failed
+
+    return Node
+
+
+def _is_failed(command: Any) -> bool:
+    return isinstance(command.result, Exception) and is_node_failure(command.result)

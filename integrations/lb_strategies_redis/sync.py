@@ -1,0 +1,284 @@
+"""The synchronous client, for threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from itertools import chain
+from time import perf_counter
+from typing import Any
+
+import redis.cluster
+from redis.commands import READ_COMMANDS
+
+from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
+
+from ._attempt import Attempt, PipelineCall, connected, current, is_blocking, watch_replies
+from ._derive import adopt, derive, is_derived, release
+from ._errors import TRANSPORT, unwrap
+from ._pipeline import SyncPipelineCall, connection_class
+from ._policies import resolve_reads, restore
+from ._router import BalancerSlot, Router, Shard
+from ._selection import BalancedClient, Selection
+
+
+class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
+    """A ``redis.cluster.RedisCluster`` that can choose by latency.
+
+    Takes everything that the class it extends takes, and:
+
+    Args:
+        load_balancing_strategy: None, a `LoadBalancingStrategy`, its value, or a `Policy`. With
+            None or one of redis-py's own four the client is upstream's, untouched.
+        balancer_options: tunables of our strategies.
+
+    Raises:
+        ValueError: unknown strategy, or options without a strategy of ours.
+        TypeError: `balancer_options` is of another type.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
+        balancer_options: BalancerOptions | None = None,
+        **kwargs: Any,
+    ) -> None:
+        selection = Selection.parse(load_balancing_strategy, balancer_options)
+        super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
+            *args, load_balancing_strategy=selection.upstream, **kwargs
+        )
+        if selection.router is not None:
+            attach(self, selection.router)
+
+
+def attach(client: Any, router: Router) -> None:
+    """Let `router` choose the nodes of `client`, from now on."""
+    manager = client.nodes_manager
+    client._lb_router = router
+    manager.read_load_balancer = BalancerSlot(router)
+    adopt(client, client_class)
+    adopt(manager, manager_class)
+    resolve_reads(client)
+    manager.connection_kwargs["redis_connect_func"] = client.on_connect
+    for node in _nodes(client):
+        if node.redis_connection is not None:
+            _adopt_pool(node.redis_connection.connection_pool, client.on_connect)
+    router.topology_changed(manager.nodes_cache)
+
+
+def detach(client: Any) -> None:
+    """Give `client` its own methods back; its connections keep ours, which then do nothing."""
+    restore(client)
+    release(client, client_class)
+    release(client.nodes_manager, manager_class)
+    client.nodes_manager.read_load_balancer = redis.cluster.LoadBalancer()
+
+
+def reconnect(client: Any) -> None:
+    """Have every connection made anew, so that it is told whether it may read."""
+    for node in _nodes(client):
+        if node.redis_connection is not None:
+            pool = node.redis_connection.connection_pool
+            with pool._lock:
+                pool.update_active_connections_for_reconnect()
+                pool.disconnect_free_connections()
+
+
+def _nodes(client: Any) -> Iterator[Any]:
+    manager = client.nodes_manager
+    return chain(list(manager.nodes_cache.values()), list(manager.startup_nodes.values()))
+
+
+_POOL_LISTS = ("_available_connections", "_in_use_connections", "_connections")
+
+
+def _adopt_pool(pool: Any, on_connect: Any) -> None:
+    """Let the connections of `pool`, those to come and those there are, report to us."""
+    base = getattr(pool, "connection_class", None)
+    if not isinstance(base, type):
+        return  # a test double
+    pool.connection_kwargs["redis_connect_func"] = on_connect
+    known = (getattr(pool, name, ()) for name in _POOL_LISTS)
+    for connection in list(chain.from_iterable(known)):
+        inner = getattr(connection, "_conn", connection)  # under a client-side cache
+        adopt(inner, connection_class)
+        inner.redis_connect_func = on_connect
+        watch_replies(inner)
+    if not is_derived(base, connection_class):
+        pool.connection_class = derive(connection_class, base)
+
+
+def manager_class(base: Any) -> Any:
+    """Return a ``NodesManager`` that lets its router choose."""
+
+    class Manager(base):
+        __slots__ = ()
+
+        def get_node_from_slot(
+            self,
+            slot: int,
+            read_from_replicas: bool = False,
+            load_balancing_strategy: Any = None,
+            **kwargs: Any,
+        ) -> Any:
+            # Commands do not come here, but redirects, subscriptions and transactions do.
+            router = self.read_load_balancer.router
+            if read_from_replicas or load_balancing_strategy is not None:
+                node = router.shard(slot, self.slots_cache).choose()
+            else:
+                node = super().get_node_from_slot(slot, False, None, **kwargs)
+            attempt = current.get()
+            if attempt is not None:
+                attempt.hop(node.name, router)
+            return node
+
+        def initialize(self, *args: Any, **kwargs: Any) -> None:
+            router = self.read_load_balancer.router
+            attempt = current.get()
+            if attempt is not None and isinstance(sys.exception(), TRANSPORT):
+                attempt.ended_at = perf_counter()  # the refresh is not the node's latency
+                if attempt.has_alternative() and not router.may_refresh():
+                    return  # one replica's failures must not keep reloading the topology
+            super().initialize(*args, **kwargs)
+            router.topology_changed(self.nodes_cache)
+
+        def move_slot(self, e: Any) -> None:
+            super().move_slot(e)
+            self.read_load_balancer.router.slots_moved()
+
+        def create_redis_node(self, host: str, port: int, **kwargs: Any) -> Any:
+            created = super().create_redis_node(host, port, **kwargs)
+            _adopt_pool(created.connection_pool, self.connection_kwargs["redis_connect_func"])
+            return created
+
+    return Manager
+
+
+def command_class(base: Any) -> Any:
+    """Return a class that counts and times single commands: a client's, or a pipeline's."""
+
+    class Commands(base):
+        _lb_router: Router
+
+        def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
+            manager = self.nodes_manager
+            slot = self.determine_slot(*args)
+            if command not in READ_COMMANDS:
+                return [manager.get_node_from_slot(slot)]
+            shard = self._lb_router.shard(slot, manager.slots_cache)
+            call = current.get()
+            if isinstance(call, PipelineCall) and call.is_grouping:
+                return [call.choose(shard)]
+            return [shard]
+
+        def _execute_command(self, target_node: Any, *args: Any, **kwargs: Any) -> Any:
+            outer = current.get()
+            tried: Collection[str] = () if outer is None else outer.tried
+            shard = target_node if type(target_node) is Shard else None
+            if shard is not None and is_blocking(args):
+                return super()._execute_command(shard.choose(), *args, **kwargs)
+            while True:
+                if shard is None:
+                    pick = self._lb_router.balancer.begin(
+                        target_node.name, now=perf_counter(), operation=args[0]
+                    )
+                else:
+                    pick = shard.balancer.acquire(
+                        shard.candidates,
+                        now=perf_counter(),
+                        operation=args[0],
+                        exclude=tried,
+                        fallback=shard.fallback,
+                    )
+                    target_node = shard.by_name[pick.state.endpoint]
+                attempt = Attempt(pick, shard, tried)
+                token = current.set(attempt)
+                try:
+                    response = super()._execute_command(target_node, *args, **kwargs)
+                except BaseException as error:
+                    current.reset(token)
+                    if attempt.fail(error):
+                        tried = (*tried, str(attempt.pick.endpoint))
+                        continue
+                    cause = unwrap(error)
+                    if cause is error:
+                        raise
+                    raise cause from None
+                current.reset(token)
+                attempt.succeed()
+                return response
+
+        def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
+            node = super().get_node(host, port, node_name)
+            attempt = current.get()
+            if attempt is not None and node is not None:
+                attempt.hop(node.name, self._lb_router)  # during a command: an ASK redirect
+            return node
+
+    return Commands
+
+
+def client_class(base: Any) -> Any:
+    """Return a cluster client whose commands and pipelines are routed."""
+
+    class Client(command_class(base)):  # type: ignore[misc]  # a dynamic base
+        def on_connect(self, connection: Any) -> None:
+            watch_replies(connection)  # hiredis asks only once, on connecting
+            super().on_connect(connection)
+            watch_replies(connection)  # RESP3 brings a parser of its own
+            connected()
+
+        def pipeline(self, *args: Any, **kwargs: Any) -> Any:
+            pipe = super().pipeline(*args, **kwargs)
+            pipe._lb_router = self._lb_router
+            adopt(pipe, pipeline_class)
+            return pipe
+
+    return Client
+
+
+def pipeline_class(base: Any) -> Any:
+    """Return a pipeline that takes one pick for each node."""
+
+    class Pipeline(command_class(base)):  # type: ignore[misc]  # a dynamic base
+        def execute(self, raise_on_error: bool = True) -> list[Any]:
+            strategy = self._execution_strategy
+            transaction = isinstance(strategy, redis.cluster.TransactionStrategy)
+            if not transaction:
+                adopt(strategy, pipeline_strategy_class)
+            call = SyncPipelineCall(self._lb_router, is_timed=not transaction)
+            token = current.set(call)
+            try:
+                return super().execute(raise_on_error)
+            finally:
+                current.reset(token)
+                call.release()
+
+        def get_redis_connection(self, node: Any) -> Any:
+            call = current.get()
+            if isinstance(call, SyncPipelineCall):
+                call.begin(node.name)
+            return super().get_redis_connection(node)
+
+    return Pipeline
+
+
+def pipeline_strategy_class(base: Any) -> Any:
+    """Return what runs a pipeline that is no transaction, each attempt choosing anew."""
+
+    class PipelineStrategy(base):
+        __slots__ = ()
+
+        def _send_cluster_commands(self, *args: Any, **kwargs: Any) -> Any:
+            call = current.get()
+            if not isinstance(call, SyncPipelineCall):
+                return super()._send_cluster_commands(*args, **kwargs)
+            call.restart()
+            try:
+                return super()._send_cluster_commands(*args, **kwargs)
+            except BaseException as error:
+                call.fail(error)
+                raise
+
+    return PipelineStrategy
