@@ -25,7 +25,6 @@ from .strategy import LoadBalancingStrategy
 Endpoint: TypeAlias = Hashable
 """Anything hashable that names one server process; the adapters use ``"host:port"``."""
 
-_CHECK_INTERVAL: Final = 0.010  # seconds between looks at a whole group
 _MOST_GROUPS: Final = 4096  # a cluster has one group a shard; beyond this the cache starts anew
 _MOST_ALIASES: Final = 64  # tuples cached by identity, a group; the rest is looked up by value
 
@@ -154,8 +153,7 @@ class LoadBalancer:
             group = self._groups_by_id.get(id(candidates))
             if (
                 group is not None
-                and group.is_plain
-                and group.checked_at <= now < group.check_at
+                and group.checked_at <= now < group.plain_until
                 and units == 1
                 and not exclude
             ):
@@ -273,8 +271,6 @@ class LoadBalancer:
     def _check(self, group: Group, now: float) -> None:
         _check_time(now)
         self._health.check(group, now)
-        group.checked_at = now
-        group.check_at = now + _CHECK_INTERVAL
 
     # -- learning ---------------------------------------------------------------------------
 

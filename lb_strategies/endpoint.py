@@ -75,15 +75,20 @@ class SuccessWindow:
         """Note the totals so far; called at least when a mark is due."""
         self.next_at = now + self._length / _BUCKETS
         self._marks.append((now, failures, successes))
-        while len(self._marks) > 1 and self._marks[1][0] <= now - self._length:
-            self._marks.popleft()
+        self._forget(now)
 
     def counts(self, now: float, failures: int, successes: int) -> tuple[int, int]:
         """Return the (failures, successes) of the window that ends at `now`."""
         if now >= self.next_at:
             self.mark(now, failures, successes)
+        self._forget(now)
         _, failures_before, successes_before = self._marks[0]
         return failures - failures_before, successes - successes_before
+
+    def _forget(self, now: float) -> None:
+        """Drop the marks that lie before the one that the window starts from."""
+        while len(self._marks) > 1 and self._marks[1][0] <= now - self._length:
+            self._marks.popleft()
 
     def reset(self, failures: int, successes: int) -> None:
         """Forget everything up to these totals."""

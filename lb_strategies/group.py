@@ -40,9 +40,9 @@ class Group:
         "aliases",
         "check_at",
         "checked_at",
-        "is_plain",
         "median",
         "panic",
+        "plain_until",
         "pool",
         "probe",
         "states",
@@ -55,19 +55,22 @@ class Group:
         self.median: float | None = None
         self.pool = states
         self.panic = False
-        self.is_plain = False
-        """Whether a pick is a matter of the policy alone: no probe is due, no panic."""
+        self.plain_until = float("-inf")
+        """Until when a pick is a matter of the policy alone: no probe is due, no panic."""
         self.probe: EndpointState | None = None
         self.checked_at = float("inf")
         self.check_at = float("-inf")
 
-    def adopt(self, assessment: Assessment) -> None:
-        """Use a new assessment for the next picks."""
+    def adopt(self, assessment: Assessment, now: float, until: float) -> None:
+        """Use a new assessment, made `now`, for the picks `until` then."""
         self.median = assessment.median
         self.pool = assessment.pool
         self.panic = assessment.panic
         self.probe = assessment.probe
-        self.is_plain = self.probe is None and not self.panic and len(self.pool) > 1
+        self.checked_at = now
+        self.check_at = until
+        is_plain = self.probe is None and not self.panic and len(self.pool) > 1
+        self.plain_until = until if is_plain else float("-inf")
 
     def rescale(self, factor: float) -> None:
         """Express what is cached in another unit of cost, and ask for a new assessment."""
@@ -77,4 +80,4 @@ class Group:
 
     def stale(self) -> None:
         """Ask for a new assessment at the next pick."""
-        self.check_at = float("-inf")
+        self.check_at = self.plain_until = float("-inf")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .options import BalancerOptions
     from .pick import Pick
 
+_CHECK_INTERVAL: Final = 0.010  # seconds between looks at a whole group
 _OLDEST_LOOKED_AT: Final = 4  # a long scan in front must not hide a hung request behind it
 _LEAST_PROBE_COST: Final = 10.0  # waiting 10 x its cost keeps probing under a tenth of the time
 
@@ -93,7 +94,7 @@ class Health:
                 state.hung_age = age if age > options.hung_ratio * prior else 0.0
             else:
                 state.hung_age = 0.0
-        group.adopt(assessment)
+        group.adopt(assessment, now, now + _CHECK_INTERVAL)
         for state in assessment.hung:
             self._eject(state, group, Ejection.HUNG, now)
         if not self._remembers:  # a policy with estimates of its own wants every answer
@@ -198,9 +199,10 @@ class Health:
         self, state: EndpointState, least_mean: float, least_peak: float, now: float
     ) -> bool:
         """Whether the fairness band would not let it tie with the best."""
-        return (
-            state.peak_rtt(now) > self._options.fairness_peak_ratio * least_peak
-            or state.mean_rtt > self._options.fairness_mean_ratio * least_mean
+        options = self._options
+        return state.peak_rtt(now) > options.fairness_peak_ratio * least_peak or (
+            state.mean_rtt
+            > max(options.fairness_mean_ratio * least_mean, least_mean + options.fairness_slack)
         )
 
     def _explore_delay(self, state: EndpointState) -> float:

@@ -16,6 +16,8 @@ class BalancerOptions:
         initial_rtt: assumed round trip while no endpoint has answered, > 0. linkerd: 30 ms.
         choices: how many distinct endpoints a pick compares, an int >= 2. Mitzenmacher: 2.
         fairness_mean_ratio: means within this ratio are a tie, > 1.
+        fairness_slack: ... or this close to each other, in seconds, >= 0: within a host or a
+            rack the ratio of two means is noise.
         fairness_peak_ratio: ... as long as the peaks are within this one, > 1.
         failure_penalty: least latency a failure is recorded with, > 0. linkerd: 5 s.
         failure_cap: most latency a failure is recorded with, >= `failure_penalty`. brpc: 30 s.
@@ -53,6 +55,7 @@ class BalancerOptions:
     initial_rtt: float = 0.030
     choices: int = 2
     fairness_mean_ratio: float = 1.25
+    fairness_slack: float = 0.0001
     fairness_peak_ratio: float = 4.0
     failure_penalty: float = 5.0
     failure_cap: float = 30.0
@@ -71,7 +74,7 @@ class BalancerOptions:
     max_probe_interval: float = 10.0
     probe_jitter: float = 0.1
     readmit_ratio: float = 1.5
-    explore_ratio: float = 8.0
+    explore_ratio: float = 2.0
     normalize: bool = True
     max_classes: int = 64
     temperature: float = 0.001
@@ -132,5 +135,5 @@ _RATIOS = {
     "readmit_ratio",
     "explore_ratio",
 }
-_MAY_BE_ZERO = {"outlier_floor", "hung_floor", "probe_jitter"}
+_MAY_BE_ZERO = {"fairness_slack", "outlier_floor", "hung_floor", "probe_jitter"}
 _BELOW_ONE = {"max_ejected", "min_success_rate", "probe_jitter"}

@@ -32,8 +32,8 @@ def is_read(command: object) -> bool:
 
 
 def is_blocking(args: Sequence[object]) -> bool:
-    """Whether a read may wait for data: neither its duration nor its presence says anything."""
-    return args[0] == "XREAD" and any(a in ("BLOCK", b"BLOCK", "block") for a in args[1:])
+    """Whether an XREAD may wait for data: its duration says nothing, nor does its presence."""
+    return any(a in ("BLOCK", b"BLOCK", "block") for a in args[1:])
 
 
 class Attempt:
@@ -87,9 +87,9 @@ class Attempt:
     def succeed(self, lag: LoopLag | None = None) -> None:
         """Give the pick back: the node answered."""
         if self.is_plain and self.shard is not None:
-            now = perf_counter()
-            if lag is None or not lag.explains(self.pick.started_at, now):
-                self.pick.done(SUCCESS, now=now)
+            pick, now = self.pick, perf_counter()
+            if lag is None or (lag.stalled_at < pick.started_at and now <= lag.overdue_at):
+                pick.done(SUCCESS, now=now)
                 return
         self._done(SUCCESS, lag)
 

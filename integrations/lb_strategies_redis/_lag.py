@@ -23,38 +23,42 @@ class LoopLag:
     """
 
     def __init__(self) -> None:
+        self.is_idle = True
+        """Whether the timer does not run."""
         self.has_requests = False
-        self.expected_at = INFINITY
-        """When the timer should tick next, in seconds; infinity while it does not run."""
+        self.stalled_at = -INFINITY
+        """When the last stall ended, in seconds."""
+        self.overdue_at = INFINITY
+        """When the next tick is so late that it is a stall; infinity while there is none."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stalled_at = -INFINITY  # when the last stall ended
         self._stalls: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
 
     def watch(self) -> None:
         """Note that a request is being sent."""
         self.has_requests = True
-        if self.expected_at == INFINITY:
+        if self.is_idle:
             self.start()
 
     def start(self) -> None:
         """Start the timer on the running loop."""
         self._loop = asyncio.get_running_loop()
-        self.has_requests = False
-        self.expected_at = perf_counter() + _TICK
+        self.is_idle = self.has_requests = False
+        self.overdue_at = perf_counter() + _TICK + _TOLERANCE
         self._loop.call_later(_TICK, self._tick)
 
     def _tick(self) -> None:
         now = perf_counter()
-        if now - self.expected_at > _TOLERANCE:
-            self._stalls.append((self.expected_at, now))
-            self._stalled_at = now
-        self.expected_at = INFINITY
+        if now > self.overdue_at:
+            self._stalls.append((self.overdue_at - _TOLERANCE, now))
+            self.stalled_at = now
+        self.is_idle = True
+        self.overdue_at = INFINITY
         if self.has_requests:
             self.start()
 
     def explains(self, start: float, end: float) -> bool:
         """Whether stalls make up half or more of the time between two instants."""
-        if self._stalled_at < start and end - self.expected_at <= _TOLERANCE:
+        if self.stalled_at < start and end <= self.overdue_at:
             return False  # as nearly always
         if asyncio.get_running_loop() is not self._loop:
             self.start()  # the loop that the timer ran on has ended
@@ -62,6 +66,6 @@ class LoopLag:
         stalled = sum(
             max(0.0, min(end, until) - max(start, since)) for since, until in self._stalls
         )
-        if end > self.expected_at:
-            stalled += end - max(start, self.expected_at)  # the tick itself is overdue
+        if end > self.overdue_at:
+            stalled += end - max(start, self.overdue_at - _TOLERANCE)  # one is going on
         return stalled >= 0.5 * (end - start)

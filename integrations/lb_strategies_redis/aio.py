@@ -24,7 +24,7 @@ from ._attempt import (
 )
 from ._derive import adopt, release
 from ._errors import TRANSPORT, UnfitReply, is_node_failure, unwrap
-from ._lag import INFINITY, LoopLag
+from ._lag import LoopLag
 from ._policies import resolve_reads, restore
 from ._router import BalancerSlot, Router, Shard
 from ._selection import BalancedClient, Selection
@@ -182,11 +182,11 @@ def client_class(base: Any) -> Any:
             outer = current.get()
             tried: Collection[str] = () if outer is None else outer.tried
             shard = target_node if type(target_node) is Shard else None
-            if shard is not None and is_blocking(args):
+            if args[0] == "XREAD" and shard is not None and is_blocking(args):
                 return await super()._execute_command(shard.choose(), *args, **kwargs)
             lag = self._lb_lag
             lag.has_requests = True
-            if lag.expected_at == INFINITY:
+            if lag.is_idle:
                 lag.start()
             while True:
                 if shard is None:
@@ -203,14 +203,13 @@ def client_class(base: Any) -> Any:
                     )
                     target_node = shard.by_name[pick.state.endpoint]
                 attempt = Attempt(pick, shard, tried)
-                was_fresh = not self._initialize
                 token = current.set(attempt)
                 try:
                     response = await super()._execute_command(target_node, *args, **kwargs)
                 except BaseException as error:
                     leave(token)
                     if attempt.fail(error, lag):
-                        if was_fresh and isinstance(error, TRANSPORT):
+                        if isinstance(error, TRANSPORT):
                             # One replica's failures must not keep reloading the topology.
                             self._initialize = self._lb_router.may_refresh()
                             self._lb_last_failed = target_node.name

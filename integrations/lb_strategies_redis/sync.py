@@ -176,7 +176,7 @@ def command_class(base: Any) -> Any:
             outer = current.get()
             tried: Collection[str] = () if outer is None else outer.tried
             shard = target_node if type(target_node) is Shard else None
-            if shard is not None and is_blocking(args):
+            if args[0] == "XREAD" and shard is not None and is_blocking(args):
                 return super()._execute_command(shard.choose(), *args, **kwargs)
             while True:
                 if shard is None:

@@ -22,6 +22,7 @@ def make_policy(strategy: LoadBalancingStrategy, options: BalancerOptions) -> Po
             return PowerOfTwoChoices(
                 options.choices,
                 mean_ratio=options.fairness_mean_ratio,
+                mean_slack=options.fairness_slack,
                 peak_ratio=options.fairness_peak_ratio,
             )
         case LoadBalancingStrategy.HYBRID:

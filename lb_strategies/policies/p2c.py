@@ -19,6 +19,7 @@ class PowerOfTwoChoices:
     Args:
         choices: how many to draw, >= 2; all of them when there are no more.
         mean_ratio: with equal in-flight, means within this ratio are a tie, > 1 ...
+        mean_slack: ... or this close to each other, in seconds, >= 0 ...
         peak_ratio: ... if the peaks are within this one, > 1. A tie goes to the least
             recently picked: strictly ordered loads would give three equal endpoints and one
             worker the shares 2/3, 1/3 and 0.
@@ -27,10 +28,16 @@ class PowerOfTwoChoices:
     may_starve = True
 
     def __init__(
-        self, choices: int = 2, *, mean_ratio: float = 1.25, peak_ratio: float = 4.0
+        self,
+        choices: int = 2,
+        *,
+        mean_ratio: float = 1.25,
+        mean_slack: float = 0.0,
+        peak_ratio: float = 4.0,
     ) -> None:
         self._choices = choices
         self._log_mean_ratio = log(mean_ratio)
+        self._mean_slack = mean_slack
         self._peak_ratio = peak_ratio
 
     def choose(self, candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
@@ -57,7 +64,10 @@ class PowerOfTwoChoices:
     def _better(self, a: Candidate, b: Candidate, now: float) -> Candidate:
         if a.in_flight == b.in_flight:
             ratio = a.log_mean - b.log_mean
-            if -self._log_mean_ratio <= ratio <= self._log_mean_ratio:
+            if (
+                -self._log_mean_ratio <= ratio <= self._log_mean_ratio
+                or abs(a.mean_rtt - b.mean_rtt) <= self._mean_slack
+            ):
                 peak_a, peak_b = a.peak_rtt(now), b.peak_rtt(now)
                 if peak_a <= self._peak_ratio * peak_b and peak_b <= self._peak_ratio * peak_a:
                     return a if a.last_pick <= b.last_pick else b

@@ -432,13 +432,13 @@ def test_a_readmitted_endpoint_without_peers_starts_at_its_probe() -> None:
 def test_an_endpoint_after_one_pause_is_back_soon() -> None:
     """One answer of 100 ms: its peak alone would keep it out for 10 s x ln 25 = 32 s.
 
-    Explored after 8 x 100 ms; so by 1.2 s it has its share again.
+    Explored after 2 x 100 ms; so by 0.6 s it has its share again.
     """
     target, now = settled()
     now = answer(target, ["a"], now=now, rtt=0.1, times=1)
-    first, later = closed_loop(target, ABC, healthy, now=now, picks=700)
+    first, later = closed_loop(target, ABC, healthy, now=now, picks=80)
     assert first["a"] == 0
-    _, later = closed_loop(target, ABC, healthy, now=later, picks=500)
+    _, later = closed_loop(target, ABC, healthy, now=later, picks=520)
     counts, _ = closed_loop(target, ABC, healthy, now=later, picks=1000)
     assert counts["a"] >= 300
 
@@ -451,7 +451,7 @@ def test_a_loser_is_not_explored_while_it_is_busy() -> None:
 
 
 def test_a_convincing_ordinary_answer_ends_the_waiting() -> None:
-    """After a bad exploration the next is due in 1.6 s, after a fast answer in 0.8 s again."""
+    """After a bad exploration the next is due in 1 s, after a fast answer in 0.2 s again."""
     target, now = settled()
     now = answer(target, ["a"], now=now, rtt=0.1, times=1)
     probe = target.acquire(ABC, now=now + 0.9)

@@ -18,7 +18,7 @@ RATIOS = [
     "readmit_ratio",
     "explore_ratio",
 ]
-MAY_BE_ZERO = ["outlier_floor", "hung_floor", "probe_jitter"]
+MAY_BE_ZERO = ["fairness_slack", "outlier_floor", "hung_floor", "probe_jitter"]
 
 
 def options(**values: Any) -> BalancerOptions:
