@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from bench.charts import charts
 from bench.record import Bar, ContenderResult, RunResult
+
+WIDTH = 120  # characters, of the tables in a terminal
 
 COLUMNS = ("contender", "reads", "errors", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms")
 
@@ -75,7 +78,8 @@ def table_of_bars(bars: Sequence[Bar]) -> list[list[str]]:
 
 
 def print_tables(result: RunResult, console: Console) -> None:
-    """Print both tables."""
+    """Print both tables, wide enough for their numbers even where the terminal is not."""
+    console = Console(file=console.file, width=max(console.width, WIDTH))
     title = f"{result['scenario']} ({result['mode']}, seed {result['seed']})"
     console.print(_rich_table(table_of(result), title=title))
     if result["bars"]:
@@ -128,7 +132,8 @@ def _extra_columns(result: RunResult) -> list[tuple[str, dict[str, str]]]:
     ]
     names = dict.fromkeys(note for c in contenders for note in c["notes"])
     columns += [(name.replace("_", " "), _notes(contenders, name)) for name in names]
-    return [(title, values) for title, values in columns if values]
+    # What only one contender has is no comparison; it stands in the table of bars.
+    return [(title, values) for title, values in columns if len(values) > 1]
 
 
 def _notes(contenders: Sequence[ContenderResult], name: str) -> dict[str, str]:
@@ -150,7 +155,7 @@ def _fact(value: object) -> str:
 
 
 def _rich_table(rows: Sequence[Sequence[str]], *, title: str) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in rows[1:]:

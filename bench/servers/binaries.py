@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,3 +77,11 @@ def _in_wheel() -> Path | None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
+
+
+if __name__ == "__main__":
+    try:
+        server = find_redis_server()
+    except BinaryNotFoundError as error:
+        sys.exit(str(error))
+    print(f"redis-server {server.version}")

@@ -139,7 +139,8 @@ class PipelineCall:
         if name is None:
             pick = shard.acquire("pipeline", self.tried)
             name = self._chosen[shard] = str(pick.endpoint)
-            self._picks[name] = pick
+            if self._picks.setdefault(name, pick) is not pick:
+                pick.done(Outcome.UNTIMED, now=perf_counter())  # the topology was reloaded
         return shard.by_name[name]
 
     def take(self, name: str) -> Pick:

@@ -1,7 +1,9 @@
 """Putting our methods into one object of somebody else's class, and into no other.
 
 A *factory* takes a class and returns a subclass of it; classes made this way have the layout
-of their base, whatever that is, so that an object's class can be swapped.
+of their base, whatever that is, so that an object's class can be swapped. Their methods call
+``base.method(self)`` and not ``super()``, which would fail in a call that is under way while
+the class is swapped back.
 """
 
 from __future__ import annotations

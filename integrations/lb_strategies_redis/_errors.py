@@ -7,9 +7,12 @@ from typing import Final
 from redis.exceptions import (
     AskError,
     AuthenticationError,
+    AuthenticationWrongNumberOfArgsError,
+    AuthorizationError,
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,
+    ExternalAuthProviderError,
     MaxConnectionsError,
     MovedError,
     ResponseError,
@@ -21,6 +24,15 @@ from lb_strategies import Outcome
 
 UNFIT: Final = (BusyLoadingError, ClusterDownError)
 """Replies that say: not this node, not now (MASTERDOWN is one). Nothing was executed."""
+
+_OURS: Final = (
+    AuthenticationError,
+    AuthenticationWrongNumberOfArgsError,
+    AuthorizationError,
+    ExternalAuthProviderError,
+    MaxConnectionsError,
+)
+"""What the client's own credentials or limits cause."""
 
 TRANSPORT: Final = (ConnectionError, TimeoutError)
 
@@ -35,7 +47,7 @@ def outcome_of(error: BaseException) -> Outcome:
         return outcome_of(error.cause)
     if isinstance(error, (MovedError, AskError, TryAgainError)):
         return Outcome.REDIRECT
-    if isinstance(error, (MaxConnectionsError, AuthenticationError)):
+    if isinstance(error, _OURS):
         return Outcome.UNTIMED
     if isinstance(error, UNFIT):
         return Outcome.FAILURE

@@ -146,7 +146,7 @@ def connection_class(base: Any) -> Any:
     class Connection(base):
         def pack_commands(self, commands: Any) -> Any:
             commands = list(commands)
-            packed = super().pack_commands(commands)
+            packed = base.pack_commands(self, commands)
             call = current.get()
             if isinstance(call, SyncPipelineCall):
                 call.sending(self, commands)
@@ -165,7 +165,7 @@ def reading_connection_class(base: Any) -> Any:
             part = self._lb_part
             try:
                 part.before_reply()
-                response = super().read_response(*args, **kwargs)
+                response = base.read_response(self, *args, **kwargs)
             except BaseException as error:
                 raised = part.failed(error)
                 if raised is error:

@@ -133,3 +133,9 @@ class BalancerSlot(UpstreamLoadBalancer):
     def __init__(self, router: Router) -> None:
         super().__init__()
         self.router = router
+
+
+def router_of(manager: Any) -> Router | None:
+    """Return the router of a node manager; None if the client has just been switched back."""
+    slot = manager.read_load_balancer
+    return slot.router if isinstance(slot, BalancerSlot) else None

@@ -16,7 +16,7 @@ from lb_strategies import (
     Policy,
 )
 
-from ._router import BalancerSlot, Router
+from ._router import Router, router_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class BalancedClient:
     @property
     def load_balancer(self) -> LoadBalancer | None:
         """The balancer; None while the strategy is one of redis-py's own, or none."""
-        slot = self.nodes_manager.read_load_balancer
-        return slot.router.balancer if isinstance(slot, BalancerSlot) else None
+        router = router_of(self.nodes_manager)
+        return None if router is None else router.balancer
 
     def endpoint_stats(self) -> dict[str, EndpointStats]:
         """Return what is known of each node, by ``"host:port"``; empty without a balancer."""

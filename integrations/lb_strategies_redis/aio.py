@@ -26,7 +26,7 @@ from ._derive import adopt, release
 from ._errors import TRANSPORT, UnfitReply, is_node_failure, unwrap
 from ._lag import LoopLag
 from ._policies import resolve_reads, restore
-from ._router import BalancerSlot, Router, Shard
+from ._router import BalancerSlot, Router, Shard, router_of
 from ._selection import BalancedClient, Selection
 
 
@@ -67,6 +67,7 @@ def attach(client: Any, router: Router) -> None:
     manager = client.nodes_manager
     client._lb_router = router
     client._lb_lag = LoopLag()
+    client._lb_last_failed = None
     manager.read_load_balancer = BalancerSlot(router)
     adopt(client, client_class)
     adopt(manager, manager_class)
@@ -133,28 +134,36 @@ def manager_class(base: Any) -> Any:
             **kwargs: Any,
         ) -> Any:
             # Commands do not come here, but redirects, subscriptions and transactions do.
-            router = self.read_load_balancer.router
+            router = router_of(self)
+            if router is None:
+                return base.get_node_from_slot(
+                    self, slot, read_from_replicas, load_balancing_strategy, **kwargs
+                )
             if read_from_replicas or load_balancing_strategy is not None:
                 node = router.shard(slot, self.slots_cache).choose()
             else:
-                node = super().get_node_from_slot(slot, False, None, **kwargs)
+                node = base.get_node_from_slot(self, slot, False, None, **kwargs)
             attempt = current.get()
             if attempt is not None:
                 attempt.hop(node.name, router)
             return node
 
         def set_nodes(self, old: Any, new: Any, remove_old: bool = False) -> None:
-            super().set_nodes(old, new, remove_old)
+            base.set_nodes(self, old, new, remove_old)
             for node in (*old.values(), *new.values()):
                 adopt(node, node_class)
 
         async def move_slot(self, e: Any) -> None:
-            await super().move_slot(e)
-            self.read_load_balancer.router.slots_moved()
+            router = router_of(self)
+            await base.move_slot(self, e)
+            if router is not None:
+                router.slots_moved()
 
         async def initialize(self, *args: Any, **kwargs: Any) -> None:
-            await super().initialize(*args, **kwargs)
-            self.read_load_balancer.router.topology_changed(self.nodes_cache)
+            router = router_of(self)
+            await base.initialize(self, *args, **kwargs)
+            if router is not None:
+                router.topology_changed(self.nodes_cache)
 
     return Manager
 
@@ -166,11 +175,12 @@ def client_class(base: Any) -> Any:
         _initialize: bool
         _lb_router: Router
         _lb_lag: LoopLag
+        _lb_last_failed: str | None
 
         async def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
             manager = self.nodes_manager
             slot = await self._determine_slot(command, *args)
-            if command not in READ_COMMANDS:
+            if command not in READ_COMMANDS and not is_read(command):
                 return [manager.get_node_from_slot(slot)]
             shard = self._lb_router.shard(slot, manager.slots_cache)
             call = current.get()
@@ -183,7 +193,7 @@ def client_class(base: Any) -> Any:
             tried: Collection[str] = () if outer is None else outer.tried
             shard = target_node if type(target_node) is Shard else None
             if args[0] == "XREAD" and shard is not None and is_blocking(args):
-                return await super()._execute_command(shard.choose(), *args, **kwargs)
+                return await base._execute_command(self, shard.choose(), *args, **kwargs)
             lag = self._lb_lag
             lag.has_requests = True
             if lag.is_idle:
@@ -205,14 +215,15 @@ def client_class(base: Any) -> Any:
                 attempt = Attempt(pick, shard, tried)
                 token = current.set(attempt)
                 try:
-                    response = await super()._execute_command(target_node, *args, **kwargs)
+                    response = await base._execute_command(self, target_node, *args, **kwargs)
                 except BaseException as error:
                     leave(token)
                     if attempt.fail(error, lag):
                         if isinstance(error, TRANSPORT):
                             # One replica's failures must not keep reloading the topology.
                             self._initialize = self._lb_router.may_refresh()
-                            self._lb_last_failed = target_node.name
+                            if self._initialize:
+                                self._lb_last_failed = target_node.name
                         tried = (*tried, str(attempt.pick.endpoint))
                         continue
                     cause = unwrap(error)
@@ -229,12 +240,19 @@ def client_class(base: Any) -> Any:
             last_failed_node_name: str | None = None,
         ) -> Any:
             # The refresh that a failed read asked for must not begin at the node that failed.
-            last_failed = last_failed_node_name or getattr(self, "_lb_last_failed", None)
+            last_failed = last_failed_node_name or self._lb_last_failed
             self._lb_last_failed = None
-            return await super().initialize(additional_startup_nodes_info, last_failed)
+            return await base.initialize(self, additional_startup_nodes_info, last_failed)
+
+        async def aclose(self) -> None:
+            if self._lb_last_failed is not None:
+                # A refresh is due, which to redis-py looks like a client that was never opened.
+                self._lb_last_failed = None
+                self._initialize = False
+            await base.aclose(self)
 
         def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
-            node = super().get_node(host, port, node_name)
+            node = base.get_node(self, host, port, node_name)
             attempt = current.get()
             if attempt is not None and node is not None:
                 attempt.hop(node.name, self._lb_router)  # during a command: an ASK redirect
@@ -242,12 +260,20 @@ def client_class(base: Any) -> Any:
 
         async def on_connect(self, connection: Any) -> None:
             watch_replies(connection)  # hiredis asks only once, on connecting
-            await super().on_connect(connection)
+            await base.on_connect(self, connection)
             watch_replies(connection)  # RESP3 brings a parser of its own
             connected()
 
+        async def _execute_pipeline_by_slot(self, command: str, slots_to_args: Any) -> list[Any]:
+            if not is_read(command):
+                return await base._execute_pipeline_by_slot(self, command, slots_to_args)
+            pipe = self.pipeline()  # by key, not by node: so the strategy has its say
+            for args in slots_to_args.values():
+                pipe.execute_command(command, *args)
+            return await pipe.execute()
+
         def pipeline(self, *args: Any, **kwargs: Any) -> Any:
-            pipe = super().pipeline(*args, **kwargs)
+            pipe = base.pipeline(self, *args, **kwargs)
             adopt(pipe, pipeline_class)
             return pipe
 
@@ -273,7 +299,7 @@ def pipeline_class(base: Any) -> Any:
                 adopt(self._execution_strategy, pipeline_strategy_class)
             token = current.set(call)
             try:
-                results = await super().execute(raise_on_error, allow_redirections)
+                results = await base.execute(self, raise_on_error, allow_redirections)
             except UnfitReply as error:  # redirections were not allowed
                 raise error.cause from None
             finally:
@@ -292,7 +318,7 @@ def pipeline_strategy_class(base: Any) -> Any:
             call = current.get()
             if isinstance(call, PipelineCall):
                 call.restart()
-            return await super()._execute(*args, **kwargs)
+            return await base._execute(self, *args, **kwargs)
 
     return PipelineStrategy
 
@@ -315,7 +341,7 @@ def node_class(base: Any) -> Any:
         async def execute_pipeline(self, commands: list[Any]) -> bool:
             call = current.get()
             if not isinstance(call, PipelineCall):
-                return await super().execute_pipeline(commands)
+                return await base.execute_pipeline(self, commands)
             call.is_grouping = False
             pick = call.take(self.name)
             pick.relabel("pipeline", len(commands))
@@ -327,7 +353,7 @@ def node_class(base: Any) -> Any:
             started_at = perf_counter()
             error: BaseException | None = None
             try:
-                failed = await super().execute_pipeline(commands)
+                failed = await base.execute_pipeline(self, commands)
             except Exception as raised:
                 # Nothing was answered. Reads can go elsewhere; the rest is for redis-py.
                 error = raised

@@ -13,12 +13,20 @@ from redis.commands import READ_COMMANDS
 
 from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
 
-from ._attempt import Attempt, PipelineCall, connected, current, is_blocking, watch_replies
+from ._attempt import (
+    Attempt,
+    PipelineCall,
+    connected,
+    current,
+    is_blocking,
+    is_read,
+    watch_replies,
+)
 from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, unwrap
 from ._pipeline import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
-from ._router import BalancerSlot, Router, Shard
+from ._router import BalancerSlot, Router, Shard, router_of
 from ._selection import BalancedClient, Selection
 
 
@@ -123,32 +131,39 @@ def manager_class(base: Any) -> Any:
             **kwargs: Any,
         ) -> Any:
             # Commands do not come here, but redirects, subscriptions and transactions do.
-            router = self.read_load_balancer.router
+            router = router_of(self)
+            if router is None:
+                return base.get_node_from_slot(
+                    self, slot, read_from_replicas, load_balancing_strategy, **kwargs
+                )
             if read_from_replicas or load_balancing_strategy is not None:
                 node = router.shard(slot, self.slots_cache).choose()
             else:
-                node = super().get_node_from_slot(slot, False, None, **kwargs)
+                node = base.get_node_from_slot(self, slot, False, None, **kwargs)
             attempt = current.get()
             if attempt is not None:
                 attempt.hop(node.name, router)
             return node
 
         def initialize(self, *args: Any, **kwargs: Any) -> None:
-            router = self.read_load_balancer.router
+            router = router_of(self)
             attempt = current.get()
             if attempt is not None and isinstance(sys.exception(), TRANSPORT):
                 attempt.ended_at = perf_counter()  # the refresh is not the node's latency
-                if attempt.has_alternative() and not router.may_refresh():
+                if router is not None and attempt.has_alternative() and not router.may_refresh():
                     return  # one replica's failures must not keep reloading the topology
-            super().initialize(*args, **kwargs)
-            router.topology_changed(self.nodes_cache)
+            base.initialize(self, *args, **kwargs)
+            if router is not None:
+                router.topology_changed(self.nodes_cache)
 
         def move_slot(self, e: Any) -> None:
-            super().move_slot(e)
-            self.read_load_balancer.router.slots_moved()
+            base.move_slot(self, e)
+            router = router_of(self)
+            if router is not None:
+                router.slots_moved()
 
         def create_redis_node(self, host: str, port: int, **kwargs: Any) -> Any:
-            created = super().create_redis_node(host, port, **kwargs)
+            created = base.create_redis_node(self, host, port, **kwargs)
             _adopt_pool(created.connection_pool, self.connection_kwargs["redis_connect_func"])
             return created
 
@@ -164,7 +179,7 @@ def command_class(base: Any) -> Any:
         def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
             manager = self.nodes_manager
             slot = self.determine_slot(*args)
-            if command not in READ_COMMANDS:
+            if command not in READ_COMMANDS and not is_read(command):
                 return [manager.get_node_from_slot(slot)]
             shard = self._lb_router.shard(slot, manager.slots_cache)
             call = current.get()
@@ -177,7 +192,7 @@ def command_class(base: Any) -> Any:
             tried: Collection[str] = () if outer is None else outer.tried
             shard = target_node if type(target_node) is Shard else None
             if args[0] == "XREAD" and shard is not None and is_blocking(args):
-                return super()._execute_command(shard.choose(), *args, **kwargs)
+                return base._execute_command(self, shard.choose(), *args, **kwargs)
             while True:
                 if shard is None:
                     pick = self._lb_router.balancer.begin(
@@ -195,7 +210,7 @@ def command_class(base: Any) -> Any:
                 attempt = Attempt(pick, shard, tried)
                 token = current.set(attempt)
                 try:
-                    response = super()._execute_command(target_node, *args, **kwargs)
+                    response = base._execute_command(self, target_node, *args, **kwargs)
                 except BaseException as error:
                     current.reset(token)
                     if attempt.fail(error):
@@ -210,7 +225,7 @@ def command_class(base: Any) -> Any:
                 return response
 
         def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
-            node = super().get_node(host, port, node_name)
+            node = base.get_node(self, host, port, node_name)
             attempt = current.get()
             if attempt is not None and node is not None:
                 attempt.hop(node.name, self._lb_router)  # during a command: an ASK redirect
@@ -225,12 +240,20 @@ def client_class(base: Any) -> Any:
     class Client(command_class(base)):  # type: ignore[misc]  # a dynamic base
         def on_connect(self, connection: Any) -> None:
             watch_replies(connection)  # hiredis asks only once, on connecting
-            super().on_connect(connection)
+            base.on_connect(self, connection)
             watch_replies(connection)  # RESP3 brings a parser of its own
             connected()
 
+        def _execute_pipeline_by_slot(self, command: str, slots_to_args: Any) -> list[Any]:
+            if not is_read(command):
+                return base._execute_pipeline_by_slot(self, command, slots_to_args)
+            pipe = self.pipeline()  # by key, not by node: so the strategy has its say
+            for args in slots_to_args.values():
+                pipe.execute_command(command, *args)
+            return pipe.execute()
+
         def pipeline(self, *args: Any, **kwargs: Any) -> Any:
-            pipe = super().pipeline(*args, **kwargs)
+            pipe = base.pipeline(self, *args, **kwargs)
             pipe._lb_router = self._lb_router
             adopt(pipe, pipeline_class)
             return pipe
@@ -250,7 +273,7 @@ def pipeline_class(base: Any) -> Any:
             call = SyncPipelineCall(self._lb_router, is_timed=not transaction)
             token = current.set(call)
             try:
-                return super().execute(raise_on_error)
+                return base.execute(self, raise_on_error)
             finally:
                 current.reset(token)
                 call.release()
@@ -259,7 +282,7 @@ def pipeline_class(base: Any) -> Any:
             call = current.get()
             if isinstance(call, SyncPipelineCall):
                 call.begin(node.name)
-            return super().get_redis_connection(node)
+            return base.get_redis_connection(self, node)
 
     return Pipeline
 
@@ -273,10 +296,10 @@ def pipeline_strategy_class(base: Any) -> Any:
         def _send_cluster_commands(self, *args: Any, **kwargs: Any) -> Any:
             call = current.get()
             if not isinstance(call, SyncPipelineCall):
-                return super()._send_cluster_commands(*args, **kwargs)
+                return base._send_cluster_commands(self, *args, **kwargs)
             call.restart()
             try:
-                return super()._send_cluster_commands(*args, **kwargs)
+                return base._send_cluster_commands(self, *args, **kwargs)
             except BaseException as error:
                 call.fail(error)
                 raise

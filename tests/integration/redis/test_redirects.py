@@ -1,0 +1,227 @@
+"""MOVED and ASK: the answer is right, and only the node that gave it is judged by it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from bench.servers.process import wait_until
+from bench.servers.redis import RedisClusterServers, RedisNode, ports_in_slots
+
+from .drivers import Connector, Driver, assert_answered
+from .nodes import fill, half_moved, info, migrate, move, moved_replies, owner, settle
+
+pytestmark = pytest.mark.integration
+
+KEY = "{moving}0"
+OTHER = "{moving}1"
+
+
+def the_other(servers: RedisClusterServers, node: RedisNode) -> RedisNode:
+    """Return the primary that is not `node`."""
+    return next(other for other in servers.primaries if other is not node)
+
+
+async def prepared(connect: Connector, servers: RedisClusterServers, strategy: str) -> Driver:
+    """Return a client that knows every node's latency, with one connection to each."""
+    client = await connect.ours(servers, strategy)
+    await client.set(KEY, "value")
+    settle(servers)
+    for i in range(32):
+        await client.get(f"key:{i}")
+    await client.get(KEY)
+    return client
+
+
+@pytest.mark.parametrize("strategy", ["latency_based", "hybrid"])
+async def test_moved_reads_and_writes_are_answered(
+    connect: Connector, lonely: RedisClusterServers, strategy: str
+) -> None:
+    source = owner(lonely, KEY)
+    target = the_other(lonely, source)
+    client = await prepared(connect, lonely, strategy)
+    before = client.stats()
+    move(lonely, KEY, source, target)
+    assert await client.get(KEY) == "value"
+    after = client.stats()
+    assert moved_replies(source) > 0
+    # What was asked of the source taught nothing about it.
+    assert after[source.endpoint].mean_rtt == before[source.endpoint].mean_rtt
+    assert after[source.endpoint].successes == before[source.endpoint].successes
+    known = before[target.endpoint].successes
+    assert_answered(client, 1, before=known, endpoint=target.endpoint)
+    assert client.total("failures") == client.total("in_flight") == 0
+
+    served = target.command_calls("get")
+    assert await client.get(KEY) == "value"  # the slot is known now: no second redirect
+    assert target.command_calls("get") == served + 1
+
+    move(lonely, KEY, target, source)
+    assert await client.set(KEY, "new")
+    assert await client.get(KEY) == "new"
+    assert client.total("failures") == client.total("in_flight") == 0
+
+
+async def test_moved_in_a_pipeline_is_answered(
+    connect: Connector, lonely: RedisClusterServers
+) -> None:
+    source = owner(lonely, KEY)
+    target = the_other(lonely, source)
+    client = await prepared(connect, lonely, "latency_based")
+    commands = [("get", KEY), *(("get", f"key:{i}") for i in range(16)), ("get", OTHER)]
+    expected = ["value", *(f"key:{i}" for i in range(16)), None]
+    assert await client.pipeline(commands) == expected
+    move(lonely, KEY, source, target)
+    assert await client.pipeline(commands) == expected
+    assert await client.pipeline([("set", OTHER, "o"), ("get", KEY)]) == [True, "value"]
+    move(lonely, KEY, target, source)
+    assert await client.pipeline([("incr", "{moving}n"), ("get", KEY)]) == [1, "value"]
+    assert client.total("failures") == client.total("in_flight") == 0
+
+
+async def test_moved_with_replicas_ends_at_the_new_shard(
+    connect: Connector, shards: RedisClusterServers
+) -> None:
+    source = owner(shards, KEY)
+    target = the_other(shards, source)
+    client = await prepared(connect, shards, "latency_based")
+    move(shards, KEY, source, target)
+    settle(shards)
+    try:
+        before = {node.endpoint: node.command_calls("get") for node in shards.nodes}
+        for _ in range(20):
+            assert await client.get(KEY) == "value"
+        served = {n.endpoint: n.command_calls("get") - before[n.endpoint] for n in shards.nodes}
+        assert served[target.endpoint] > 0
+        assert client.total("failures") == client.total("in_flight") == 0
+    finally:
+        move(shards, KEY, target, source)
+
+
+async def test_ask_is_followed_for_that_one_command(
+    connect: Connector, lonely: RedisClusterServers
+) -> None:
+    source = owner(lonely, KEY)
+    target = the_other(lonely, source)
+    client = await prepared(connect, lonely, "latency_based")
+    await client.set(OTHER, "stays")
+    before = client.stats()
+    with half_moved(KEY, source, target):
+        migrate(KEY, source, target)
+        try:
+            for _ in range(5):
+                assert await client.get(KEY) == "value"
+            after = client.stats()
+            assert await client.get(OTHER) == "stays"
+            assert await client.set(KEY, "changed")
+            assert await client.get(KEY) == "changed"
+        finally:
+            forget(target, KEY)
+    assert after[source.endpoint].mean_rtt == before[source.endpoint].mean_rtt
+    assert after[source.endpoint].successes == before[source.endpoint].successes
+    known = before[target.endpoint].successes
+    assert known < after[target.endpoint].successes <= known + 5
+    assert client.total("failures") == client.total("in_flight") == 0
+    assert await client.get(KEY) is None  # the slot is where it was
+
+
+async def test_ask_in_a_pipeline_is_followed(
+    connect: Connector, lonely: RedisClusterServers
+) -> None:
+    source = owner(lonely, KEY)
+    target = the_other(lonely, source)
+    client = await prepared(connect, lonely, "latency_based")
+    await client.set(OTHER, "stays")
+    with half_moved(KEY, source, target):
+        migrate(KEY, source, target)
+        try:
+            results = await client.pipeline([("get", OTHER), ("get", KEY)])
+        finally:
+            forget(target, KEY)
+    assert results == ["stays", "value"]
+    assert client.total("failures") == client.total("in_flight") == 0
+
+
+def forget(node: RedisNode, key: str) -> None:
+    """Delete `key` from a server that is importing its slot."""
+    with node.client() as client:
+        pipe = client.pipeline(transaction=False)  # ASKING is about the next command, here too
+        pipe.execute_command("ASKING")
+        pipe.delete(key)
+        pipe.execute()
+
+
+@pytest.fixture(scope="module")
+def changing() -> Iterator[RedisClusterServers]:
+    """Servers that swap their roles."""
+    with RedisClusterServers(primaries=1, replicas=2, node_timeout=1) as servers:
+        fill(servers)
+        yield servers
+
+
+def swap(nodes: list[RedisNode], before: RedisNode, after: RedisNode) -> None:
+    """Make `after` the primary; the others vote only once in two node time-outs."""
+
+    def done() -> bool:
+        if is_primary(after) and not is_primary(before):
+            return True
+        with contextlib.suppress(redis.ResponseError):  # it is under way, or done
+            after.ask("CLUSTER", "FAILOVER")
+        time.sleep(0.1)
+        return False
+
+    wait_until(done, "the roles are swapped")
+    # Until the old primary has replicated something, CLUSTER SLOTS hides it.
+    wait_until(lambda: all(len(ports_in_slots(node)) == 3 for node in nodes), "all are listed")
+
+
+def is_primary(node: RedisNode) -> bool:
+    return str(info(node, "replication")["role"]) == "master"
+
+
+async def test_reads_and_writes_survive_a_failover(
+    connect: Connector, changing: RedisClusterServers
+) -> None:
+    nodes = changing.nodes
+    before = next(node for node in nodes if is_primary(node))
+    after = next(node for node in nodes if not is_primary(node))
+    client = await connect.ours(changing, "latency_based")
+    await client.reads(count=30)
+    swap(nodes, before, after)
+    for i in range(20):
+        assert await client.set("w", str(i))
+        assert await client.get("key:0") == "key:0"
+    assert client.total("in_flight") == client.total("failures") == 0
+    served = after.command_calls("set")
+    await client.set("w", "last")
+    assert after.command_calls("set") == served + 1
+    settle(changing)
+    # The new primary is a replica's peer now, and the strategy knows which is which.
+    replicas_only = await connect.ours(changing, "latency_based_replicas")
+    count = after.command_calls("get")
+    assert (await replicas_only.reads(count=30)).errors == []
+    assert after.command_calls("get") == count
+
+
+async def test_replicas_only_follows_the_roles_through_a_failover(
+    connect: Connector, changing: RedisClusterServers
+) -> None:
+    """A MOVED tells the client of the failover; from then on the old primary may be read."""
+    nodes = changing.nodes
+    before = next(node for node in nodes if is_primary(node))
+    after = next(node for node in nodes if not is_primary(node))
+    client = await connect.ours(changing, "latency_based_replicas")
+    await client.set("key:0", "key:0")
+    settle(changing)
+    await client.reads(count=30)
+    swap(nodes, before, after)
+    await client.set("w", "v")  # MOVED
+    served = after.command_calls("get"), before.command_calls("get")
+    log = await client.reads(count=100, pause=0.002)
+    assert log.errors == []
+    assert after.command_calls("get") == served[0]
+    assert before.command_calls("get") > served[1]
