@@ -131,9 +131,10 @@ def _extra_columns(result: RunResult) -> list[tuple[str, dict[str, str]]]:
         ("late ms", {c["name"]: _number(c["late_p99_ms"]) for c in contenders if c["late_p99_ms"]}),
     ]
     names = dict.fromkeys(note for c in contenders for note in c["notes"])
-    columns += [(name.replace("_", " "), _notes(contenders, name)) for name in names]
+    notes = [(name.replace("_", " "), _notes(contenders, name)) for name in names]
     # What only one contender has is no comparison; it stands in the table of bars.
-    return [(title, values) for title, values in columns if len(values) > 1]
+    columns += [(title, values) for title, values in notes if len(values) > 1]
+    return [(title, values) for title, values in columns if values]
 
 
 def _notes(contenders: Sequence[ContenderResult], name: str) -> dict[str, str]:

@@ -294,6 +294,9 @@ class LoadBalancer:
             state.successes += 1
             state.consecutive_failures = 0
             self._learn(pick, elapsed, now)
+        elif outcome is Outcome.UNTIMED:
+            state.successes += 1
+            state.consecutive_failures = 0
         elif outcome is Outcome.FAILURE or outcome is Outcome.TIMEOUT:
             if outcome is Outcome.FAILURE:
                 state.failures += 1

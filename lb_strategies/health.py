@@ -273,9 +273,13 @@ class Health:
         That is max(elapsed, 2 x peak, penalty), capped: a fast failure is never attractive.
         """
         state = pick.state
+        options = self._options
         if pick.is_probe:
             self._back_off(state, elapsed, now)
-        options = self._options
+        elif state.ejected_for is None:
+            # Explored it would be after its peak, but nobody should wait for it soon again.
+            delay = max(options.probe_interval, _LEAST_PROBE_COST * elapsed)
+            state.probe_delay = max(state.probe_delay, min(delay, options.max_probe_interval))
         rtt = max(elapsed, 2.0 * state.peak_rtt(now), options.failure_penalty)
         rtt = min(rtt, options.failure_cap)
         state.punish(rtt, elapsed, now)

@@ -24,9 +24,9 @@ class Outcome(Enum):
     CANCELLED = "cancelled"
     """Given up by the caller, or a hedge that lost."""
     REDIRECT = "redirect"
-    """Sent elsewhere (MOVED, ASK, "not leader"); says nothing about the endpoint."""
+    """Sent elsewhere (MOVED, ASK, "not leader"), or never sent; says nothing of the endpoint."""
     UNTIMED = "untimed"
-    """Done, but its duration says nothing: a write, a transaction, a blocking read."""
+    """Answered, but how long it took says nothing: a write, a transaction, a blocking read."""
 
 
 _SUCCESS: Final = Outcome.SUCCESS  # an enum's member costs a look-up more

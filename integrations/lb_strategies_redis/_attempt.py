@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 current: ContextVar[Attempt | PipelineCall | None] = ContextVar("lb_strategies", default=None)
 
 SUCCESS: Final = Outcome.SUCCESS
-_TIMED: Final = (Outcome.SUCCESS, Outcome.TIMEOUT, Outcome.CANCELLED)
 
 
 def is_read(command: object) -> bool:
@@ -103,10 +102,7 @@ class Attempt:
         now = self.ended_at or perf_counter()
         started_at = max(self.pick.started_at, self.connected_at)
         is_timed = self.is_timed and self.shard is not None  # only reads teach a latency
-        if (outcome is SUCCESS and not is_timed) or (
-            lag is not None and outcome in _TIMED and lag.explains(started_at, now)
-        ):
-            outcome = Outcome.UNTIMED
+        outcome = _told(outcome, is_timed=is_timed, lag=lag, started_at=started_at, now=now)
         self.pick.done(outcome, now=now, started_at=started_at)
 
 
@@ -140,7 +136,7 @@ class PipelineCall:
             pick = shard.acquire("pipeline", self.tried)
             name = self._chosen[shard] = str(pick.endpoint)
             if self._picks.setdefault(name, pick) is not pick:
-                pick.done(Outcome.UNTIMED, now=perf_counter())  # the topology was reloaded
+                pick.done(Outcome.REDIRECT, now=perf_counter())  # the topology was reloaded
         return shard.by_name[name]
 
     def take(self, name: str) -> Pick:
@@ -172,8 +168,7 @@ class PipelineCall:
         outcome = Outcome.SUCCESS if error is None else outcome_of(error)
         if outcome is Outcome.FAILURE or outcome is Outcome.TIMEOUT:
             self.tried.add(str(pick.endpoint))
-        elif not is_timed or (lag is not None and lag.explains(started_at, now)):
-            outcome = Outcome.UNTIMED
+        outcome = _told(outcome, is_timed=is_timed, lag=lag, started_at=started_at, now=now)
         pick.done(outcome, now=now, started_at=max(started_at, self.connected_at))
 
     def has_alternative(self) -> bool:
@@ -194,9 +189,21 @@ class PipelineCall:
     def release(self) -> None:
         """Give back what was reserved and not used."""
         for pick in self._picks.values():
-            pick.done(Outcome.UNTIMED, now=perf_counter())
+            pick.done(Outcome.REDIRECT, now=perf_counter())
         self._picks.clear()
         self._chosen.clear()
+
+
+def _told(
+    outcome: Outcome, *, is_timed: bool, lag: LoopLag | None, started_at: float, now: float
+) -> Outcome:
+    """Return what the balancer is told of an outcome: no duration that is not the node's."""
+    is_ours = lag is not None and lag.explains(started_at, now)
+    if outcome is SUCCESS and (is_ours or not is_timed):
+        return Outcome.UNTIMED
+    if is_ours and outcome in (Outcome.TIMEOUT, Outcome.CANCELLED):
+        return Outcome.REDIRECT
+    return outcome
 
 
 def watch_replies(connection: Any) -> None:

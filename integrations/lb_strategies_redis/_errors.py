@@ -48,7 +48,7 @@ def outcome_of(error: BaseException) -> Outcome:
     if isinstance(error, (MovedError, AskError, TryAgainError)):
         return Outcome.REDIRECT
     if isinstance(error, _OURS):
-        return Outcome.UNTIMED
+        return Outcome.REDIRECT
     if isinstance(error, UNFIT):
         return Outcome.FAILURE
     if isinstance(error, TimeoutError):
@@ -58,7 +58,7 @@ def outcome_of(error: BaseException) -> Outcome:
     if isinstance(error, ResponseError):
         return Outcome.SUCCESS
     if isinstance(error, Exception):
-        return Outcome.UNTIMED
+        return Outcome.REDIRECT  # of the client's making; the node has no part in it
     return Outcome.CANCELLED  # CancelledError, KeyboardInterrupt, GeneratorExit
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import redis.asyncio.cluster
 import redis.cluster
@@ -60,6 +60,16 @@ class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
         )
         if selection.router is not None:
             attach(self, selection.router)
+
+    if TYPE_CHECKING:  # the methods are upstream's, which do not say that they return Self
+
+        @classmethod
+        def from_url(cls, url: str, **kwargs: Any) -> Self:  # noqa: D102 - upstream's
+            ...
+
+        async def __aenter__(self) -> Self: ...
+
+        def __await__(self) -> Generator[Any, None, Self]: ...
 
 
 def attach(client: Any, router: Router) -> None:

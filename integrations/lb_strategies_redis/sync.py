@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import redis.cluster
 from redis.commands import READ_COMMANDS
@@ -58,6 +58,14 @@ class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
         )
         if selection.router is not None:
             attach(self, selection.router)
+
+    if TYPE_CHECKING:  # the methods are upstream's, which do not say that they return Self
+
+        @classmethod
+        def from_url(cls, url: str, **kwargs: Any) -> Self:  # noqa: D102 - upstream's
+            ...
+
+        def __enter__(self) -> Self: ...
 
 
 def attach(client: Any, router: Router) -> None:

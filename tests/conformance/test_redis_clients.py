@@ -82,7 +82,7 @@ NEUTRAL = {
 OUTCOMES = {
     **dict.fromkeys(FAILURES, Outcome.FAILURE),
     **dict.fromkeys(REDIRECTS, Outcome.REDIRECT),
-    **dict.fromkeys(NEUTRAL, Outcome.UNTIMED),
+    **dict.fromkeys(NEUTRAL, Outcome.REDIRECT),
     "ConnectionError": Outcome.FAILURE,
     "ClusterCrossSlotError": Outcome.SUCCESS,
     "TimeoutError": Outcome.TIMEOUT,
@@ -120,7 +120,7 @@ def test_giving_up_is_a_cancellation(error: BaseException) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("x"), AssertionError("x")])
 def test_what_is_not_redis_pys_says_nothing_about_the_node(error: Exception) -> None:
-    assert outcome_of(error) is Outcome.UNTIMED
+    assert outcome_of(error) is Outcome.REDIRECT
 
 
 @pytest.mark.parametrize("stand_in", [Unfit, UnfitReply])

@@ -93,7 +93,7 @@ def fail(
 def look(target: LoadBalancer, endpoints: tuple[Hashable, ...], *, now: float) -> Hashable:
     """Make the balancer look at the group, by a pick that teaches nothing."""
     pick = target.acquire(endpoints, now=now)
-    pick.done(Outcome.UNTIMED, now=now)
+    pick.done(Outcome.REDIRECT, now=now)
     return pick.endpoint
 
 

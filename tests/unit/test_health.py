@@ -417,6 +417,27 @@ def test_a_readmitted_endpoint_is_no_better_than_its_peers() -> None:
     assert stats.peak_rtt == pytest.approx(MS)
 
 
+def test_a_fraction_of_a_millisecond_does_not_keep_an_endpoint_out() -> None:
+    """Peers at 0.1 ms, a probe of 0.3 ms: within the allowance, and no statement on the usual."""
+    target, now = settled(rtt=0.1 * MS)
+    fail(target, "a", now=now)
+    probe = target.acquire(ABC, now=now + 1.2)
+    now = probe.started_at + 0.3 * MS
+    probe.done(Outcome.SUCCESS, now=now)
+    stats = target.snapshot(now=now)["a"]
+    assert not stats.ejected
+    assert stats.mean_rtt == pytest.approx(0.1 * MS)
+
+
+def test_the_allowance_ends_at_half_of_what_makes_an_outlier() -> None:
+    target, now = settled(rtt=0.1 * MS)
+    fail(target, "a", now=now)
+    probe = target.acquire(ABC, now=now + 1.2)
+    now = probe.started_at + 0.36 * MS
+    probe.done(Outcome.SUCCESS, now=now)
+    assert target.snapshot(now=now)["a"].ejected
+
+
 def test_a_readmitted_endpoint_without_peers_starts_at_its_probe() -> None:
     target, now = settled()
     for name in ABC:

@@ -31,7 +31,7 @@ def test_giving_back_twice_counts_once(first: Outcome, second: Outcome) -> None:
         (Outcome.TIMEOUT, "timeouts"),
         (Outcome.CANCELLED, "cancellations"),
         (Outcome.REDIRECT, None),
-        (Outcome.UNTIMED, None),
+        (Outcome.UNTIMED, "successes"),
     ],
 )
 def test_each_outcome_has_its_counter(outcome: Outcome, counter: str | None) -> None:
@@ -42,13 +42,29 @@ def test_each_outcome_has_its_counter(outcome: Outcome, counter: str | None) -> 
     assert {name for name in counters if getattr(stats, name)} == {counter} - {None}
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REDIRECT, Outcome.UNTIMED])
-def test_a_redirect_and_an_untimed_request_teach_nothing(outcome: Outcome) -> None:
+def test_a_redirect_teaches_nothing() -> None:
     target, twin = balancer(), balancer()
     for each in (target, twin):
         answer(each, AB, now=0.0)
-    target.begin("a", now=1.0).done(outcome, now=9.0)
+    target.begin("a", now=1.0).done(Outcome.REDIRECT, now=9.0)
     assert target.snapshot(now=9.0) == twin.snapshot(now=9.0)
+
+
+def test_an_untimed_answer_proves_that_the_server_works_and_no_more() -> None:
+    """Four failures, a write that is answered, four failures: never five in a row."""
+    target, twin = balancer(), balancer()
+    for each in (target, twin):
+        answer(each, AB, now=0.0, times=50)
+        look(each, AB, now=1.0)
+    before = target.snapshot(now=9.0)["a"]
+    target.begin("a", now=1.0).done(Outcome.UNTIMED, now=9.0)
+    after = target.snapshot(now=9.0)["a"]
+    assert (after.peak_rtt, after.mean_rtt) == (before.peak_rtt, before.mean_rtt)
+    for each, between in ((target, Outcome.UNTIMED), (twin, Outcome.REDIRECT)):
+        for outcome in [Outcome.FAILURE] * 4 + [between] + [Outcome.FAILURE] * 4:
+            each.begin("a", now=10.0).done(outcome, now=10.0)
+    assert not target.snapshot(now=10.0)["a"].ejected
+    assert twin.snapshot(now=10.0)["a"].ejected_for == "errors"
 
 
 def test_a_timeout_teaches_the_time_it_took_and_a_penalty() -> None:
