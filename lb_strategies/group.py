@@ -45,6 +45,8 @@ class Group:
         "plain_until",
         "pool",
         "probe",
+        "review_at",
+        "reviewed_at",
         "states",
     )
 
@@ -60,6 +62,9 @@ class Group:
         self.probe: EndpointState | None = None
         self.checked_at = float("inf")
         self.check_at = float("-inf")
+        self.reviewed_at = float("inf")
+        self.review_at = float("-inf")
+        """Until when, from `reviewed_at` on, medians hold unless something happens."""
 
     def adopt(self, assessment: Assessment, now: float, until: float) -> None:
         """Use a new assessment, made `now`, for the picks `until` then."""
@@ -67,6 +72,10 @@ class Group:
         self.pool = assessment.pool
         self.panic = assessment.panic
         self.probe = assessment.probe
+        self.extend(now, until)
+
+    def extend(self, now: float, until: float) -> None:
+        """Go on with what is known, `until` then."""
         self.checked_at = now
         self.check_at = until
         is_plain = self.probe is None and not self.panic and len(self.pool) > 1
@@ -80,4 +89,4 @@ class Group:
 
     def stale(self) -> None:
         """Ask for a new assessment at the next pick."""
-        self.check_at = self.plain_until = float("-inf")
+        self.check_at = self.plain_until = self.review_at = float("-inf")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .pick import Pick
 
 _CHECK_INTERVAL: Final = 0.010  # seconds between looks at a whole group
+_REVIEW_INTERVAL: Final = 0.250  # ... if nothing is going on: medians move slowly
 _OLDEST_LOOKED_AT: Final = 4  # a long scan in front must not hide a hung request behind it
 _LEAST_PROBE_COST: Final = 10.0  # waiting 10 x its cost keeps probing under a tenth of the time
 
@@ -80,6 +81,26 @@ class Health:
 
     def check(self, group: Group, now: float) -> None:
         """Bring the group up to `now`: medians, hung endpoints, pool, due probe."""
+        if group.reviewed_at <= now < group.review_at and self._is_quiet(group, now):
+            group.extend(now, now + _CHECK_INTERVAL)
+        else:
+            self._review(group, now)
+
+    def _is_quiet(self, group: Group, now: float) -> bool:
+        """Whether nothing can have come due since the last look: a few instructions each."""
+        for state in group.states:
+            if state.ejected_for is not None:
+                if state.probe is None and now >= state.probe_at:
+                    return False
+            elif not state.is_settled:
+                return False
+            elif state.in_flight:
+                oldest = next(iter(state.open_picks))
+                if now - oldest.started_at > self._options.hung_ratio * state.prior:
+                    return False
+        return True
+
+    def _review(self, group: Group, now: float) -> None:
         assessment = self.assess(group, now)
         options = self._options
         prior = options.initial_rtt if assessment.median is None else assessment.median
@@ -99,6 +120,7 @@ class Health:
             self._eject(state, group, Ejection.HUNG, now)
         if not self._remembers:  # a policy with estimates of its own wants every answer
             self._settle(group, now)
+            group.reviewed_at, group.review_at = now, now + _REVIEW_INTERVAL
 
     def _settle(self, group: Group, now: float) -> None:
         """Sort out who needs no closer look until the next one at the group."""
@@ -221,8 +243,12 @@ class Health:
         if group is not None and not state.samples:
             group.stale()  # its first answer: it joins the pool, and others may be due
         if pick.is_probe:
-            if rtt > limit:
+            if rtt > max(limit, median + self._options.outlier_floor):
                 self._back_off(state, rtt, now)
+            elif rtt > limit:
+                # Too slow to come back, too little to tell: ask again soon.
+                state.probe_delay = min(self._explore_delay(state), self._options.probe_interval)
+                self._schedule(state, now)
             else:
                 self._readmit(state, rtt, median, now)
                 return

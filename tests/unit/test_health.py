@@ -438,6 +438,22 @@ def test_the_allowance_ends_at_half_of_what_makes_an_outlier() -> None:
     assert target.snapshot(now=now)["a"].ejected
 
 
+@pytest.mark.parametrize(("rtt", "wait"), [(0.5 * MS, 1.0), (0.7 * MS, 4.0)])
+def test_a_probe_that_is_hardly_too_slow_is_repeated_soon(rtt: float, wait: float) -> None:
+    """Peers at 0.1 ms: up to 0.6 ms is too little to tell; beyond, the wait goes on doubling."""
+    target, now = settled(rtt=0.1 * MS)
+    fail(target, "a", now=now)
+    probe = target.acquire(ABC, now=now + 1.2)
+    now = probe.started_at + 10 * MS  # slow beyond doubt: 2 s
+    probe.done(Outcome.SUCCESS, now=now)
+    probe = target.acquire(ABC, now=now + 2.3)
+    assert probe.is_probe
+    now = probe.started_at + rtt
+    probe.done(Outcome.SUCCESS, now=now)
+    assert not target.acquire(ABC, now=now + 0.8 * wait).is_probe
+    assert target.acquire(ABC, now=now + 1.2 * wait).is_probe
+
+
 def test_a_readmitted_endpoint_without_peers_starts_at_its_probe() -> None:
     target, now = settled()
     for name in ABC:
