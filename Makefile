@@ -5,7 +5,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test setup servers fmt lint types unit integration wheel bench check clean
+.PHONY: demo test setup servers fmt lint types unit integration wheel bench results check clean
 
 demo: servers  ## the degraded-replica comparison on a real cluster, with its report
 	$(PY) -m bench redis-degraded --json bench-redis-degraded.json --report report.html
@@ -64,6 +64,10 @@ wheel: setup
 
 bench: servers  ## the cost of one pick, against redis-py's own
 	$(PY) -m pytest bench/micro --benchmark-only
+
+# Renew the tables of README and docs; `make results RUNS="a.json b.json"` files new runs first.
+results: setup
+	$(PY) -m bench.results $(RUNS)
 
 check: lint types wheel test
 

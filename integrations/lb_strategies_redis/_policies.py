@@ -75,6 +75,21 @@ class AsyncKeyedReads(AsyncPolicyResolver):
         return AsyncKeyedReads(self.original.with_fallback(fallback), self._reads)
 
 
+def has_one_key(commands: Any, name: str) -> bool:
+    """Whether the server says that the first argument of a command is its only key.
+
+    Args:
+        commands: what redis-py made of the server's COMMAND reply.
+        name: of the command.
+    """
+    info = commands.get(name.lower())
+    return (
+        isinstance(info, dict)
+        and info["first_key_pos"] == info["last_key_pos"] == 1
+        and "movablekeys" not in info["flags"]
+    )
+
+
 def resolve_reads(client: Any) -> None:
     """Put a resolver in front of the client's own, if that is the one redis-py brings."""
     original = client._policy_resolver

@@ -25,7 +25,7 @@ from ._attempt import (
 from ._derive import adopt, release
 from ._errors import TRANSPORT, UnfitReply, is_node_failure, unwrap
 from ._lag import LoopLag
-from ._policies import resolve_reads, restore
+from ._policies import has_one_key, resolve_reads, restore
 from ._router import BalancerSlot, Router, Shard, router_of
 from ._selection import BalancedClient, Selection
 
@@ -77,6 +77,7 @@ def attach(client: Any, router: Router) -> None:
     manager = client.nodes_manager
     client._lb_router = router
     client._lb_lag = LoopLag()
+    client._lb_one_key = {}
     client._lb_last_failed = None
     manager.read_load_balancer = BalancerSlot(router)
     adopt(client, client_class)
@@ -185,13 +186,22 @@ def client_class(base: Any) -> Any:
         _initialize: bool
         _lb_router: Router
         _lb_lag: LoopLag
+        _lb_one_key: dict[str, bool]
         _lb_last_failed: str | None
 
         async def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
             manager = self.nodes_manager
-            slot = await self._determine_slot(command, *args)
             if command not in READ_COMMANDS and not is_read(command):
-                return [manager.get_node_from_slot(slot)]
+                return [manager.get_node_from_slot(await self._determine_slot(command, *args))]
+            # Two coroutines less for nearly every read there is.
+            one_key = self._lb_one_key.get(command)
+            if one_key is None:
+                one_key = has_one_key(self.commands_parser.commands, command)
+                self._lb_one_key[command] = one_key
+            if one_key and args:
+                slot = self.keyslot(args[0])
+            else:
+                slot = await self._determine_slot(command, *args)
             shard = self._lb_router.shard(slot, manager.slots_cache)
             call = current.get()
             if isinstance(call, PipelineCall) and call.is_grouping:
