@@ -7,26 +7,20 @@ import random
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from math import inf, isfinite
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, cast
 from weakref import WeakSet
 
 from .endpoint import EndpointState, EndpointStats
-from .errors import NoEndpointError
 from .estimators import LEAST_RTT
 from .group import Group
 from .health import Health
+from .membership import Endpoint, Membership, as_tuple, distinct
 from .operations import CostClasses
 from .options import BalancerOptions
 from .pick import Outcome, Pick
 from .policies import make_policy
 from .policy import Policy
 from .strategy import LoadBalancingStrategy
-
-Endpoint: TypeAlias = Hashable
-"""Anything hashable that names one server process; the adapters use ``"host:port"``."""
-
-_MOST_GROUPS: Final = 4096  # a cluster has one group a shard; beyond this the cache starts anew
-_MOST_ALIASES: Final = 64  # tuples cached by identity, a group; the rest is looked up by value
 
 
 class LoadBalancer:
@@ -79,9 +73,9 @@ class LoadBalancer:
             remembers=self._observe is not None,
         )
         self._classes = CostClasses(self.options.max_classes, enabled=self.options.normalize)
-        self._states: dict[Endpoint, EndpointState] = {}
-        self._groups: dict[tuple[Endpoint, ...], Group] = {}
-        self._groups_by_id: dict[int, Group] = {}
+        self._members = Membership(self.options)
+        self._states = self._members.states
+        self._groups_by_id = self._members.groups_by_id
         self._sequence = 0
         # Re-entrant: the collector may close an abandoned coroutine in the middle of a pick, and
         # its `finally` gives another pick back on this very thread.
@@ -103,16 +97,16 @@ class LoadBalancer:
         It does draw from the generator. Arguments and errors as for `acquire`.
         """
         _check_time(now)
-        key = _as_tuple(candidates)
-        other = _as_tuple(fallback)
+        key = as_tuple(candidates)
+        other = as_tuple(fallback)
         with self._lock:
-            group = self._find(key) or self._make_group(key, self._known)
+            group = self._members.look_up(key)
             assessment = self._health.assess(group, now)
             probe = assessment.probe
             if probe is not None and probe.endpoint not in exclude:
                 return probe.endpoint
             if other and _is_unusable(group, assessment.panic, exclude):
-                group = self._find(other) or self._make_group(other, self._known)
+                group = self._members.look_up(other)
                 assessment = self._health.assess(group, now)
             return self._select(group, assessment.pool, now, exclude).endpoint
 
@@ -183,10 +177,10 @@ class LoadBalancer:
         if units < 1:
             raise ValueError(f"units must be at least 1, got {units!r}")
         # An iterator is the caller's code, so it runs before the lock is taken.
-        key = candidates if isinstance(candidates, tuple) else _distinct(candidates)
-        other = () if not fallback else _as_tuple(fallback)
+        key = candidates if isinstance(candidates, tuple) else distinct(candidates)
+        other = () if not fallback else as_tuple(fallback)
         with self._lock:
-            group = self._groups_by_id.get(id(key)) or self._group(key, key is candidates)
+            group = self._groups_by_id.get(id(key)) or self._members.group(key, key is candidates)
             if not group.checked_at <= now < group.check_at:
                 self._check(group, now)
             probe = group.probe
@@ -203,7 +197,7 @@ class LoadBalancer:
                 state = probe
             else:
                 if other and _is_unusable(group, group.panic, exclude):
-                    group = self._group(other, other is fallback)
+                    group = self._members.group(other, other is fallback)
                     if not group.checked_at <= now < group.check_at:
                         self._check(group, now)
                 pool = group.pool
@@ -231,7 +225,7 @@ class LoadBalancer:
             raise ValueError(f"units must be at least 1, got {units!r}")
         _check_time(now)
         with self._lock:
-            return self._open(self._state(endpoint), operation, units, now)
+            return self._open(self._members.state(endpoint), operation, units, now)
 
     def _relabel(self, pick: Pick, operation: Hashable, units: int) -> None:
         if units < 1:
@@ -318,7 +312,7 @@ class LoadBalancer:
         if factor != 1.0:
             for state in self._states.values():
                 state.rescale(factor)
-            for group in self._groups.values():
+            for group in self._members.groups.values():
                 group.rescale(factor)
         if was_known:  # else there was nothing yet to compare it with
             rtt = elapsed / cost_class.scale
@@ -338,26 +332,9 @@ class LoadBalancer:
         Raises:
             TypeError: an endpoint is not hashable, or `endpoints` is a string.
         """
-        members = _distinct(endpoints)
+        members = distinct(endpoints)
         with self._lock:
-            gone = self._states.keys() - members
-            if gone:
-                for endpoint in gone:
-                    self._states.pop(endpoint).forget_requests()
-                for state in self._states.values():
-                    state.group = None  # it may hold one that has left
-                self._groups = {
-                    candidates: group
-                    for candidates, group in self._groups.items()
-                    if gone.isdisjoint(candidates)
-                }
-                self._groups_by_id = {
-                    key: group
-                    for key, group in self._groups_by_id.items()
-                    if gone.isdisjoint(s.endpoint for s in group.states)
-                }
-            for endpoint in members:
-                self._state(endpoint)
+            self._members.update(members)
 
     def snapshot(self, *, now: float) -> dict[Endpoint, EndpointStats]:
         """Return what is known of every endpoint at `now`; changes nothing."""
@@ -369,52 +346,6 @@ class LoadBalancer:
                 endpoint: state.stats(now, priors.get(id(state.group), state.prior))
                 for endpoint, state in self._states.items()
             }
-
-    def _state(self, endpoint: Endpoint) -> EndpointState:
-        try:
-            state = self._states.get(endpoint)
-        except TypeError as error:
-            raise TypeError(f"an endpoint must be hashable, got {endpoint!r}") from error
-        if state is None:
-            state = self._states[endpoint] = EndpointState(endpoint, self.options)
-        return state
-
-    def _known(self, endpoint: Endpoint) -> EndpointState:
-        """Return the record of `endpoint`, or one that is thrown away if it has none."""
-        return self._states.get(endpoint) or EndpointState(endpoint, self.options)
-
-    def _group(self, key: tuple[Endpoint, ...], is_callers: bool) -> Group:
-        """Return the group of `key`, made if new; cache the caller's tuple by its identity."""
-        group = self._find(key)
-        if group is None:
-            group = self._make_group(key, self._state)
-            if len(self._groups) >= _MOST_GROUPS:
-                self._groups.clear()
-                self._groups_by_id.clear()
-            self._groups[key] = group
-        if is_callers:
-            if len(group.aliases) >= _MOST_ALIASES:
-                for alias in group.aliases:
-                    self._groups_by_id.pop(id(alias), None)
-                group.aliases.clear()
-            group.aliases.append(key)
-            self._groups_by_id[id(key)] = group
-        return group
-
-    def _find(self, key: tuple[Endpoint, ...]) -> Group | None:
-        try:
-            return self._groups.get(key)
-        except TypeError as error:
-            raise TypeError(f"an endpoint must be hashable, got {key!r}") from error
-
-    @staticmethod
-    def _make_group(
-        key: tuple[Endpoint, ...], record: Callable[[Endpoint], EndpointState]
-    ) -> Group:
-        distinct = _distinct(key)
-        if not distinct:
-            raise NoEndpointError("there are no candidates to choose from")
-        return Group(tuple(record(endpoint) for endpoint in distinct))
 
     # -- process life -----------------------------------------------------------------------
 
@@ -447,22 +378,6 @@ def _checked(
         return chosen
 
     return choose
-
-
-def _as_tuple(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
-    return endpoints if isinstance(endpoints, tuple) else _distinct(endpoints)
-
-
-def _distinct(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
-    """Return `endpoints` without repetitions, in order."""
-    if isinstance(endpoints, (str, bytes)):
-        raise TypeError(f"candidates must be several endpoints, got the string {endpoints!r}")
-    try:
-        return tuple(dict.fromkeys(endpoints))
-    except TypeError as error:
-        raise TypeError(
-            f"candidates must be an iterable of hashable endpoints, got {endpoints!r}"
-        ) from error
 
 
 def _check_time(now: float) -> None:

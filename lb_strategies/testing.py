@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from .balancer import Endpoint, LoadBalancer
+from .balancer import LoadBalancer
 from .endpoint import EndpointState
+from .membership import Endpoint
 from .options import BalancerOptions
 from .pick import Outcome, Pick
 from .policy import Policy

@@ -24,7 +24,7 @@ from ._attempt import (
 )
 from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, unwrap
-from ._pipeline import SyncPipelineCall, connection_class
+from ._pipeline_sync import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
 from ._router import BalancerSlot, Router, Shard, router_of
 from ._selection import BalancedClient, Selection

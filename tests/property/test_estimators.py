@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lb_strategies.endpoint import SuccessWindow
 from lb_strategies.estimators import LEAST_RTT, MeanEwma, PeakEwma, SampleEwma
+from lb_strategies.window import SuccessWindow
 
 rtts = st.floats(LEAST_RTT, 1e4)
 times = st.floats(-1e9, 1e9)

@@ -393,7 +393,7 @@ def test_memory_is_flat_under_endless_picks_and_new_candidates(
 
     A group with its tuple is about 1 kB, so 500 kB is twice what they all need.
     """
-    monkeypatch.setattr("lb_strategies.balancer._MOST_GROUPS", 256)
+    monkeypatch.setattr("lb_strategies.membership._MOST_GROUPS", 256)
     target = balancer()
     names = tuple(f"e{index}" for index in range(30))
     target.update(names)
@@ -419,8 +419,8 @@ def test_memory_is_flat_under_endless_picks_and_new_candidates(
         tracemalloc.stop()
     assert after - before < 50_000
     assert peak < 500_000
-    assert len(target._groups) <= 256
-    assert len(target._groups_by_id) <= 256
+    assert len(target._members.groups) <= 256
+    assert len(target._members.groups_by_id) <= 256
 
 
 def test_a_tuple_is_cached_by_identity_as_one_of_64() -> None:
@@ -428,15 +428,15 @@ def test_a_tuple_is_cached_by_identity_as_one_of_64() -> None:
     kept = [tuple(f"{name}" for name in ABC) for _ in range(200)]
     for candidates in kept:
         look(target, candidates, now=0.0)
-    assert 1 <= len(target._groups_by_id) <= 64
-    assert len(target._groups) == 1
+    assert 1 <= len(target._members.groups_by_id) <= 64
+    assert len(target._members.groups) == 1
 
 
 def test_lists_leave_nothing_in_the_identity_cache() -> None:
     target = balancer()
     for _ in range(100):
         target.acquire(list(ABC), now=0.0).done(Outcome.SUCCESS, now=MS)
-    assert target._groups_by_id == {}
+    assert target._members.groups_by_id == {}
 
 
 def test_a_fork_reaches_every_balancer() -> None:

@@ -1,0 +1,114 @@
+"""Pipelines and transactions of the asyncio client: one pick and one sample for each node."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from ._attempt import PipelineCall, current, is_read, leave
+from ._derive import adopt
+from ._errors import UnfitReply, is_node_failure, unwrap
+from ._router import Router
+
+
+def pipeline_class(base: Any) -> Any:
+    """Return a pipeline that takes one pick for each node."""
+
+    class Pipeline(base):
+        __slots__ = ()
+
+        async def execute(
+            self, raise_on_error: bool = True, allow_redirections: bool = True
+        ) -> list[Any]:
+            router = self.cluster_client._lb_router
+            call: PipelineCall
+            if self._transaction:
+                call = TransactionCall(router)
+            else:
+                call = PipelineCall(router)
+                call.lag = self.cluster_client._lb_lag
+                adopt(self._execution_strategy, pipeline_strategy_class)
+            token = current.set(call)
+            try:
+                results = await base.execute(self, raise_on_error, allow_redirections)
+            except UnfitReply as error:  # redirections were not allowed
+                raise error.cause from None
+            finally:
+                leave(token)
+                call.release()
+            return [unwrap(r) if isinstance(r, UnfitReply) else r for r in results]
+
+    return Pipeline
+
+
+def pipeline_strategy_class(base: Any) -> Any:
+    """Return what runs a pipeline that is no transaction, each attempt choosing anew."""
+
+    class PipelineStrategy(base):
+        async def _execute(self, *args: Any, **kwargs: Any) -> Any:
+            call = current.get()
+            if isinstance(call, PipelineCall):
+                call.restart()
+            return await base._execute(self, *args, **kwargs)
+
+    return PipelineStrategy
+
+
+class TransactionCall(PipelineCall):
+    """A transaction: load on its primary, but no sample."""
+
+    def hop(self, name: str, router: Router) -> None:
+        """Note that the transaction goes to node `name`."""
+        self.release()
+        self._picks[name] = router.balancer.begin(name, now=perf_counter(), operation="transaction")
+
+
+def node_class(base: Any) -> Any:
+    """Return a cluster node that takes its part of a pipeline as one request."""
+
+    class Node(base):
+        __slots__ = ()
+
+        async def execute_pipeline(self, commands: list[Any]) -> bool:
+            call = current.get()
+            if not isinstance(call, PipelineCall):
+                return await base.execute_pipeline(self, commands)
+            call.is_grouping = False
+            pick = call.take(self.name)
+            pick.relabel("pipeline", len(commands))
+            reads = [command for command in commands if is_read(command.args[0])]
+            only_reads = len(reads) == len(commands)
+            lag = call.lag
+            if lag is not None:
+                lag.watch()
+            started_at = perf_counter()
+            error: BaseException | None = None
+            try:
+                failed = await base.execute_pipeline(self, commands)
+            except Exception as raised:
+                # Nothing was answered. Reads can go elsewhere; the rest is for redis-py.
+                error = raised
+                failed = True
+                if not (only_reads and is_node_failure(raised)):
+                    raise
+                for command in commands:
+                    command.result = raised
+            except BaseException as raised:
+                error = raised
+                raise
+            else:
+                error = next((c.result for c in commands if _is_failed(c)), None)
+            finally:
+                call.finish(pick, error, started_at=started_at, is_timed=only_reads, lag=lag)
+            if error is not None and call.has_alternative():
+                # Of the errors in a reply, redis-py runs only a few again: make it those.
+                for command in reads:
+                    if isinstance(command.result, Exception):
+                        command.result = UnfitReply(command.result)
+            return failed
+
+    return Node
+
+
+def _is_failed(command: Any) -> bool:
+    return isinstance(command.result, Exception) and is_node_failure(command.result)
