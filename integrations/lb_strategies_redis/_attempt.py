@@ -186,6 +186,9 @@ class PipelineCall:
     def hop(self, name: str, router: Router) -> None:
         """Redirects of a pipeline are run again one by one, as attempts of their own."""
 
+    def end(self, error: BaseException | None) -> None:
+        """Note how the whole of it ended; its parts have given their picks back already."""
+
     def release(self) -> None:
         """Give back what was reserved and not used."""
         for pick in self._picks.values():

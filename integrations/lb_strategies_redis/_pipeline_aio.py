@@ -31,8 +31,12 @@ def pipeline_class(base: Any) -> Any:
             token = current.set(call)
             try:
                 results = await base.execute(self, raise_on_error, allow_redirections)
+                call.end(None)
             except UnfitReply as error:  # redirections were not allowed
                 raise error.cause from None
+            except BaseException as error:
+                call.end(error)
+                raise
             finally:
                 leave(token)
                 call.release()
@@ -61,6 +65,12 @@ class TransactionCall(PipelineCall):
         """Note that the transaction goes to node `name`."""
         self.release()
         self._picks[name] = router.balancer.begin(name, now=perf_counter(), operation="transaction")
+
+    def end(self, error: BaseException | None) -> None:
+        """Give the pick back: the primary has answered, or failed."""
+        for name in list(self._picks):
+            pick = self._picks.pop(name)
+            self.finish(pick, error, started_at=pick.started_at, is_timed=False, lag=self.lag)
 
 
 def node_class(base: Any) -> Any:
