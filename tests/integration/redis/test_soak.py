@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import redis
 
-from bench.servers.redis import RedisClusterServers
+from bench.servers.redis import RedisClusterServers, RedisNode
 from lb_strategies_redis import AsyncRedisCluster, RedisCluster
 
 SECONDS = float(os.environ.get("LB_SOAK_SECONDS", "30"))
@@ -79,14 +79,20 @@ def fill(servers: RedisClusterServers) -> None:
         client.disconnect_connection_pools()
 
 
+def keys(nodes: list[RedisNode]) -> int:
+    total = 0
+    for node in nodes:
+        with node.client() as client:
+            total += int(client.dbsize())
+    return total
+
+
 @pytest.fixture
 def soaked(shards: RedisClusterServers) -> RedisClusterServers:
     """Two shards, filled so that every read finds something, also on a replica that is behind."""
     fill(shards)
-    for replica in shards.replicas:
-        with replica.client() as client:
-            while not client.dbsize():
-                pass
+    while keys(shards.replicas) < keys(shards.primaries):
+        pass
     return shards
 
 
