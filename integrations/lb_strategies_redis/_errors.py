@@ -13,6 +13,7 @@ from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
     ExternalAuthProviderError,
+    InvalidResponse,
     MaxConnectionsError,
     MovedError,
     ResponseError,
@@ -35,6 +36,9 @@ _OURS: Final = (
 """What the client's own credentials or limits cause."""
 
 TRANSPORT: Final = (ConnectionError, TimeoutError)
+
+CONNECTION_LOST: Final = (*TRANSPORT, InvalidResponse, UnicodeDecodeError)
+"""After these redis-py has closed the connection that it was reading from."""
 
 
 def outcome_of(error: BaseException) -> Outcome:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ._attempt import PipelineCall, current, is_read, leave
 from ._derive import adopt
-from ._errors import UnfitReply, is_node_failure, unwrap
+from ._errors import CONNECTION_LOST, UnfitReply, is_node_failure, unwrap
 from ._router import Router
 
 
@@ -107,6 +107,7 @@ def node_class(base: Any) -> Any:
                 error = raised
                 raise
             else:
+                _discard_late_replies(commands)
                 error = next((c.result for c in commands if _is_failed(c)), None)
             finally:
                 call.finish(pick, error, started_at=started_at, is_timed=only_reads, lag=lag)
@@ -118,6 +119,20 @@ def node_class(base: Any) -> Any:
             return failed
 
     return Node
+
+
+def _discard_late_replies(commands: list[Any]) -> None:
+    """Give every command after the one that lost the connection that one's error.
+
+    redis-py's RESP3 parser reads on from a connection that a time-out has closed. If the replies
+    have come in meanwhile, each command would get the reply of the one before it.
+    """
+    lost: Exception | None = None
+    for command in commands:
+        if lost is not None:
+            command.result = lost
+        elif isinstance(command.result, CONNECTION_LOST):
+            lost = command.result
 
 
 def _is_failed(command: Any) -> bool:

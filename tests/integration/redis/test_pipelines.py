@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,11 @@ def difference(before: dict[str, EndpointStats], after: dict[str, EndpointStats]
     """Return how many picks each endpoint got in between, leaving out those with none."""
     new = {endpoint: after[endpoint].picks - before[endpoint].picks for endpoint in before}
     return {endpoint: count for endpoint, count in new.items() if count}
+
+
+def keep_busy(seconds: float) -> None:
+    """Keep the event loop from running."""
+    time.sleep(seconds)
 
 
 async def stall_during(client: Driver, nodes: Sequence[Any], commands: Any, **options: Any) -> Any:
@@ -165,6 +171,21 @@ async def test_a_wrong_type_in_a_pipeline_of_reads_is_no_failure(
     assert [results[0], type(results[1]), results[2]] == ["key:0", redis.ResponseError, "key:2"]
     assert client.total("failures") == 0
     assert_answered(client, 1)
+
+
+async def test_no_command_gets_the_reply_of_another_after_a_time_out(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    """redis-py 8.1, asyncio and RESP3, with any strategy: each got the value of the one before."""
+    client = await connect.ours(shard, "latency_based", socket_timeout=STALL)
+    assert await client.pipeline(GETS) == list(KEYS)
+    with frozen(*shard.nodes):
+        running = asyncio.ensure_future(client.pipeline(GETS, raise_on_error=False))
+        await asyncio.sleep(STALL / 2)
+        for node in shard.nodes:
+            node.resume()
+        keep_busy(STALL)  # so that the loop sees the replies and the end of their time at once
+    assert await running == list(KEYS)
 
 
 async def test_a_pipeline_can_be_used_again(
