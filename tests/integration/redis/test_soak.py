@@ -16,7 +16,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -109,6 +109,11 @@ OPTIONS: dict[str, Any] = {
     "decode_responses": True,
     "socket_timeout": SOCKET_TIMEOUT,
 }
+
+
+def keep_busy(seconds: float) -> None:
+    """Keep the event loop from running."""
+    sleep(seconds)
 
 
 def report(name: str, counts: Counter[str], growth: int) -> str:
@@ -219,10 +224,20 @@ async def test_tasks(soaked: RedisClusterServers, capsys: pytest.CaptureFixture[
                 problems.append(repr(error))
         return counts
 
+    async def hog(end: float) -> Counter[str]:
+        """Keep the loop busy now and then, so that replies and time-outs are seen at once."""
+        rng = random.Random(1)
+        counts: Counter[str] = Counter()
+        while monotonic() < end:
+            await asyncio.sleep(rng.uniform(0.5, 1.5))
+            keep_busy(rng.uniform(0.5, 1.5) * SOCKET_TIMEOUT)
+            counts["loop kept busy"] += 1
+        return counts
+
     async def round_(client: Any, seconds: float) -> Counter[str]:
         end = monotonic() + seconds
         workers = (use(client, worker, end) for worker in range(WORKERS))
-        return sum(await asyncio.gather(*workers), Counter())
+        return sum(await asyncio.gather(hog(end), *workers), Counter())
 
     async with AsyncRedisCluster(host=soaked.host, port=soaked.port, **OPTIONS) as client:
         with faults(soaked):
