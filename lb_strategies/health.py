@@ -366,7 +366,10 @@ class Health:
         if rtt > self._options.readmit_ratio * median:
             rtt = median  # within the allowance, so it says nothing about the usual
         state.restart(
-            mean=max(rtt, median), peak=max(rtt, median_low(peaks)) if peaks else rtt, now=now
+            # What it was usually is no reason to take it for worse, where most others are slow.
+            mean=min(max(rtt, median), state.mean_rtt),
+            peak=max(rtt, median_low(peaks)) if peaks else rtt,
+            now=now,
         )
         if state.ejected_for is not None:
             state.ejected_for = None

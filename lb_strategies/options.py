@@ -15,6 +15,8 @@ class BalancerOptions:
         decay: time constant of both latency estimates, > 0. Finagle, linkerd and brpc: 10 s.
         initial_rtt: assumed round trip while no endpoint has answered, > 0. linkerd: 30 ms.
         choices: how many distinct endpoints a pick compares, an int >= 2. Mitzenmacher: 2.
+        scan_limit: among at most this many endpoints a pick compares all of them if what it drew
+            is slower than usual, an int >= 0: with two slow ones of three, chance draws both.
         fairness_mean_ratio: means within this ratio are a tie, > 1.
         fairness_slack: ... or this close to each other, in seconds, >= 0: within a host or a
             rack the ratio of two means is noise.
@@ -54,6 +56,7 @@ class BalancerOptions:
     decay: float = 10.0
     initial_rtt: float = 0.030
     choices: int = 2
+    scan_limit: int = 5
     fairness_mean_ratio: float = 1.25
     fairness_slack: float = 0.0001
     fairness_peak_ratio: float = 4.0
@@ -121,6 +124,7 @@ class BalancerOptions:
 
 _INTEGERS = {
     "choices": 2,
+    "scan_limit": 0,
     "outlier_streak": 1,
     "min_samples": 1,
     "consecutive_failures": 1,

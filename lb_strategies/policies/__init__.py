@@ -24,6 +24,7 @@ def make_policy(strategy: LoadBalancingStrategy, options: BalancerOptions) -> Po
                 mean_ratio=options.fairness_mean_ratio,
                 mean_slack=options.fairness_slack,
                 peak_ratio=options.fairness_peak_ratio,
+                scan_limit=options.scan_limit,
             )
         case LoadBalancingStrategy.HYBRID:
             return Rotation()

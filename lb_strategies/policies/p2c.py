@@ -23,6 +23,10 @@ class PowerOfTwoChoices:
         peak_ratio: ... if the peaks are within this one, > 1. A tie goes to the least
             recently picked: strictly ordered loads would give three equal endpoints and one
             worker the shares 2/3, 1/3 and 0.
+        scan_limit: among at most this many candidates, all are compared when the better of
+            those drawn does not tie with the best, >= 0. Otherwise two slow ones of three
+            would keep a third of the requests, as two slow ones are then drawn together
+            (brpc issue 3340).
     """
 
     may_starve = True
@@ -34,11 +38,13 @@ class PowerOfTwoChoices:
         mean_ratio: float = 1.25,
         mean_slack: float = 0.0,
         peak_ratio: float = 4.0,
+        scan_limit: int = 0,
     ) -> None:
         self._choices = choices
         self._log_mean_ratio = log(mean_ratio)
         self._mean_slack = mean_slack
         self._peak_ratio = peak_ratio
+        self._scan_limit = scan_limit
 
     def choose(self, candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
         """Return the best of the drawn ones."""
@@ -56,7 +62,10 @@ class PowerOfTwoChoices:
             a, b = candidates[first], candidates[second]
             if a.is_settled and b.is_settled and a.in_flight == b.in_flight:
                 return a if a.last_pick <= b.last_pick else b  # in the band, no need to look
-            return self._better(a, b, now)
+            best = self._better(a, b, now)
+            if best.is_settled or count > self._scan_limit:
+                return best
+            return reduce(lambda best, other: self._better(best, other, now), candidates, best)
         # A sample of all is a scan from a random order, so equal loads do not herd.
         drawn = rng.sample(candidates, min(self._choices, count))
         return reduce(lambda best, other: self._better(best, other, now), drawn)

@@ -129,11 +129,16 @@ def closed_loop(
 def exact_shares(loads: Mapping[Hashable, int], *, rtt: float = 0.035) -> dict[Hashable, Fraction]:
     """Return each endpoint's exact probability, given how many requests each has in flight.
 
-    All have answered equally fast. A choice of two of n draws one number, which decides among
-    the n x (n - 1) ordered pairs, so drawing the middle of each part meets every pair once.
+    All have answered equally fast, and no more than two are compared. A choice of two of n draws
+    one number, which decides among the n x (n - 1) ordered pairs, so drawing the middle of each
+    part meets every pair once.
     """
     pairs = len(loads) * (len(loads) - 1)
-    target = LoadBalancer(LoadBalancingStrategy.LATENCY_BASED, rng=every_draw(pairs))
+    target = LoadBalancer(
+        LoadBalancingStrategy.LATENCY_BASED,
+        options=BalancerOptions(scan_limit=0),
+        rng=every_draw(pairs),
+    )
     now = answer(target, loads, now=0.0, rtt=rtt)
     for endpoint, requests in loads.items():
         for _ in range(requests):

@@ -480,6 +480,23 @@ def test_an_endpoint_after_one_pause_is_back_soon() -> None:
     assert counts["a"] >= 300
 
 
+def test_a_pause_of_the_only_fast_endpoint_does_not_make_it_one_of_the_slow() -> None:
+    """The median is slow then: taken for its mean it would make all three equal."""
+    target = balancer()
+    now = answer(target, ["a"], now=0.0, times=30)
+    now = answer(target, ["b", "c"], now=now, rtt=20 * MS, times=30)
+    look(target, ABC, now=now)
+    now = answer(target, ["a"], now=now, rtt=0.5, times=1)
+    while True:
+        pick = target.acquire(ABC, now=now)
+        now += MS if pick.endpoint == "a" else 20 * MS
+        pick.done(Outcome.SUCCESS, now=now)
+        if pick.endpoint == "a":
+            break
+    assert pick.is_probe
+    assert target.snapshot(now=now)["a"].mean_rtt < 5 * MS
+
+
 def test_a_loser_is_not_explored_while_it_is_busy() -> None:
     target, now = settled(strategy=LATENCY_BASED)
     now = answer(target, ["a"], now=now, rtt=0.1, times=1) + 0.9

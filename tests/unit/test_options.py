@@ -80,7 +80,7 @@ def test_a_weight_may_be_one_and_no_more() -> None:
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_a_count_must_be_an_integer_and_large_enough(name: str) -> None:
-    least = 2 if name == "choices" else 1
+    least = {"choices": 2, "scan_limit": 0}.get(name, 1)
     assert getattr(options(**{name: least}), name) == least
     with pytest.raises(ValueError, match=f"{name} must be at least {least}, got {least - 1}"):
         options(**{name: least - 1})

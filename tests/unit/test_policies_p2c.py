@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Hashable
 from fractions import Fraction
@@ -10,9 +11,10 @@ from math import exp, log
 
 import pytest
 
-from lb_strategies import BalancerOptions
+from lb_strategies import BalancerOptions, LoadBalancer, LoadBalancingStrategy
 from lb_strategies.endpoint import EndpointState
 from lb_strategies.policies import PowerOfTwoChoices
+from lb_strategies.testing import Simulation, lognormal
 
 from .scripted import MS, Digits, Script, every_draw, exact_shares
 
@@ -142,3 +144,36 @@ def test_the_ratios_of_the_band_are_options() -> None:
     recent, slower = record("recent", last_pick=2), record("slower", rtt=2.7 * MS, last_pick=1)
     assert policy.choose((recent, slower), 0.0, Script(0.0)) is slower
     assert log(2.7) < 1.0
+
+
+def test_few_candidates_are_all_compared_when_those_drawn_are_out_of_the_ordinary() -> None:
+    """https://github.com/apache/brpc/issues/3340: two slow ones of three are drawn together."""
+    states = [record("slow", rtt=20 * MS), record("slower", rtt=30 * MS), record("good")]
+    slow_pair = Script(0.0)  # the first two, in this order
+    assert PowerOfTwoChoices().choose(states, 0.0, slow_pair).endpoint == "slow"
+    assert PowerOfTwoChoices(scan_limit=2).choose(states, 0.0, slow_pair).endpoint == "slow"
+    assert PowerOfTwoChoices(scan_limit=3).choose(states, 0.0, slow_pair).endpoint == "good"
+
+
+def test_no_more_than_two_are_compared_when_the_better_one_is_as_good_as_any() -> None:
+    states = [record("busy", in_flight=2), record("busier", in_flight=3), record("idle")]
+    states[0].settle(ties=True, usual_to=2 * MS, tie_to=2 * MS)
+    assert PowerOfTwoChoices(scan_limit=3).choose(states, 0.0, Script(0.0)).endpoint == "busy"
+
+
+@pytest.mark.parametrize(("count", "slow"), [(3, 2), (4, 3), (5, 3), (5, 4)])
+@pytest.mark.parametrize("workers", [1, 8])
+def test_a_majority_of_slow_endpoints_gets_next_to_nothing(
+    count: int, slow: int, workers: int
+) -> None:
+    """The median is slow itself then, so nobody is an outlier; of two drawn a third would be."""
+    names = [f"endpoint {index}" for index in range(count)]
+    rng = random.Random(1)
+    target = LoadBalancer(LoadBalancingStrategy.LATENCY_BASED, rng=random.Random(2))
+    simulation = Simulation(target, {name: lognormal(MS / 2) for name in names}, rng)
+    simulation.run(seconds=2.0, workers=workers)
+    for name in names[:slow]:
+        simulation.services[name] = lognormal(20 * MS)
+    simulation.run(seconds=1.0, workers=workers)
+    result = simulation.run(seconds=5.0, workers=workers)
+    assert sum(result.share(name) for name in names[:slow]) < 0.01
