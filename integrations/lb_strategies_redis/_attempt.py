@@ -7,7 +7,6 @@ from contextvars import ContextVar, Token
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.commands import READ_COMMANDS
 from redis.exceptions import TryAgainError
 
 from lb_strategies import Outcome, Pick
@@ -23,16 +22,13 @@ current: ContextVar[Attempt | PipelineCall | None] = ContextVar("lb_strategies",
 SUCCESS: Final = Outcome.SUCCESS
 
 
-def is_read(command: object) -> bool:
-    """Whether a command of this name can be answered by a replica."""
-    return command in READ_COMMANDS or (
-        isinstance(command, str) and command.upper() in READ_COMMANDS
-    )
+BLOCKING: Final = frozenset({"XREAD", "xread", b"XREAD", b"xread"})
+"""The one read that may wait for data: its duration then says nothing, nor does its presence."""
 
 
 def is_blocking(args: Sequence[object]) -> bool:
-    """Whether an XREAD may wait for data: its duration says nothing, nor does its presence."""
-    return any(a in ("BLOCK", b"BLOCK", "block") for a in args[1:])
+    """Whether a command is a read that waits for data."""
+    return args[0] in BLOCKING and any(a in ("BLOCK", b"BLOCK", "block") for a in args[1:])
 
 
 class Attempt:

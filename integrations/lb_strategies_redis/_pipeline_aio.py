@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from ._attempt import PipelineCall, current, is_read, leave
+from ._attempt import PipelineCall, current, is_blocking, leave
 from ._derive import adopt
 from ._errors import CONNECTION_LOST, UnfitReply, is_node_failure, unwrap
 from ._router import Router
@@ -86,8 +86,9 @@ def node_class(base: Any) -> Any:
             call.is_grouping = False
             pick = call.take(self.name)
             pick.relabel("pipeline", len(commands))
-            reads = [command for command in commands if is_read(command.args[0])]
+            reads = [command for command in commands if call.router.is_read(command.args[0])]
             only_reads = len(reads) == len(commands)
+            is_timed = only_reads and not any(is_blocking(command.args) for command in reads)
             lag = call.lag
             if lag is not None:
                 lag.watch()
@@ -110,7 +111,7 @@ def node_class(base: Any) -> Any:
                 _discard_late_replies(commands)
                 error = next((c.result for c in commands if _is_failed(c)), None)
             finally:
-                call.finish(pick, error, started_at=started_at, is_timed=only_reads, lag=lag)
+                call.finish(pick, error, started_at=started_at, is_timed=is_timed, lag=lag)
             if error is not None and call.has_alternative():
                 # Of the errors in a reply, redis-py runs only a few again: make it those.
                 for command in reads:

@@ -15,7 +15,7 @@ from redis.exceptions import ClusterDownError
 
 from lb_strategies import Pick
 
-from ._attempt import PipelineCall, current, is_read
+from ._attempt import PipelineCall, current, is_blocking
 from ._derive import adopt, release
 from ._errors import TRANSPORT, UnfitReply, is_node_failure
 
@@ -45,7 +45,8 @@ class NodePart:
             return
         self._commands = commands
         self._replies = 0
-        self._is_timed = all(is_read(args[0]) for args in commands)
+        is_read = self._call.router.is_read
+        self._is_timed = all(is_read(args[0]) and not is_blocking(args) for args in commands)
         self._pick.relabel("pipeline", len(commands))
         self._connection = connection
         connection._lb_part = self
@@ -65,7 +66,7 @@ class NodePart:
 
     def failed(self, error: BaseException) -> BaseException:
         """Count a reply that is an error and return what to raise for it."""
-        read = is_read(self._commands[self._replies][0])
+        read = self._call.router.is_read(self._commands[self._replies][0])
         if self._error is None or is_node_failure(error):
             self._error = error
         self.answered()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final
 
 from redis.cluster import LoadBalancer as UpstreamLoadBalancer
+from redis.commands import READ_COMMANDS
 from redis.exceptions import SlotNotCoveredError
 
 from lb_strategies import BalancerOptions, LoadBalancer, LoadBalancingStrategy, Pick, Policy
@@ -15,6 +17,10 @@ _REFRESH_INTERVAL: Final = 1.0
 """Seconds between topology refreshes that reads failing on replicas may cause."""
 
 _MOST_SHARDS: Final = 4096  # lists of nodes remembered; a cluster has far fewer
+
+
+primary_only: ContextVar[tuple[Router, ...]] = ContextVar("lb_strategies_primary", default=())
+"""The clients whose reads go to the primary in the running code."""
 
 
 class Shard:
@@ -76,12 +82,19 @@ class Router:
     Args:
         strategy: one of ours, or a policy.
         options: of the balancer.
+        read_commands: names, in capitals, of reads that redis-py does not know as such.
     """
 
     def __init__(
-        self, strategy: LoadBalancingStrategy | Policy, options: BalancerOptions | None
+        self,
+        strategy: LoadBalancingStrategy | Policy,
+        options: BalancerOptions | None,
+        read_commands: Collection[str] = (),
     ) -> None:
         self.balancer = LoadBalancer(strategy, options=options)
+        self.reads = frozenset((*READ_COMMANDS, *read_commands))
+        """Names of the commands that a replica can answer, in capitals."""
+        self._added = read_commands
         self._replicas_only = strategy is LoadBalancingStrategy.LATENCY_BASED_REPLICAS
         self.shards: dict[int, Shard] = {}
         """By the identity of a list in the slots cache, which many slots share."""
@@ -104,6 +117,24 @@ class Router:
         shard = Shard(self.balancer, nodes, replicas_only=self._replicas_only)
         self.shards[id(nodes)] = shard  # it holds the list, so the id stays the list's
         return shard
+
+    def is_read(self, command: object) -> bool:
+        """Whether a command of this name can be answered by a replica."""
+        return command in self.reads or (isinstance(command, str) and command.upper() in self.reads)
+
+    def check_reads(self, commands: dict[str, Any]) -> None:
+        """Check the reads that the user added.
+
+        Args:
+            commands: what redis-py made of the server's COMMAND reply.
+
+        Raises:
+            ValueError: the server says that one of them writes.
+        """
+        for name in self._added:
+            known = commands.get(name.lower())
+            if isinstance(known, dict) and "write" in known["flags"]:
+                raise ValueError(f"read_commands has {name!r}, which the server calls a write")
 
     def slots_moved(self) -> None:
         """Look at the slots cache anew: a failover reorders its lists in place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ def use_strategy(
     strategy: LoadBalancingStrategy | Policy | str | None,
     *,
     balancer_options: BalancerOptions | None = None,
+    read_commands: Iterable[str] = (),
 ) -> LoadBalancer | None:
     """Give an existing cluster client a strategy; it stays the same object.
 
@@ -30,23 +32,25 @@ def use_strategy(
         strategy: what it shall use from now on, in place of whatever it used; None or one of
             redis-py's own four restores the client's own code.
         balancer_options: tunables of our strategies.
+        read_commands: names of further commands that replicas shall answer.
 
     Returns:
         The balancer, or None with a strategy of redis-py's own.
 
     Raises:
-        TypeError: `client` is no cluster client.
-        ValueError: unknown strategy, or options without a strategy of ours.
+        TypeError: `client` is no cluster client, or an option is of another type.
+        ValueError: unknown strategy, options without a strategy of ours, or a name in
+            `read_commands` that the server calls a write; the client is then as it was.
     """
     shell = _shell(client)
-    selection = Selection.parse(strategy, balancer_options)
+    selection = Selection.parse(strategy, balancer_options, read_commands)
     target: Any = client
     could_read = target.read_from_replicas or target.load_balancing_strategy is not None
-    target.load_balancing_strategy = selection.upstream
     if selection.router is None:
         shell.detach(target)
     else:
         shell.attach(target, selection.router)
+    target.load_balancing_strategy = selection.upstream
     if selection.upstream is not None and not could_read:
         shell.reconnect(target)
     return None if selection.router is None else selection.router.balancer

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 import redis.asyncio.cluster
 import redis.cluster
-from redis.commands import READ_COMMANDS
 
 from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
 
 from ._attempt import (
+    BLOCKING,
     Attempt,
     PipelineCall,
     connected,
     current,
     is_blocking,
-    is_read,
     leave,
     watch_replies,
 )
@@ -27,7 +26,7 @@ from ._errors import TRANSPORT, unwrap
 from ._lag import LoopLag
 from ._pipeline_aio import node_class, pipeline_class
 from ._policies import has_one_key, resolve_reads, restore
-from ._router import BalancerSlot, Router, Shard, router_of
+from ._router import BalancerSlot, Router, Shard, primary_only, router_of
 from ._selection import BalancedClient, Selection
 
 
@@ -42,10 +41,13 @@ class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
         load_balancing_strategy: None, a `LoadBalancingStrategy`, its value, or a `Policy`. With
             None or one of redis-py's own four the client is upstream's, untouched.
         balancer_options: tunables of our strategies.
+        read_commands: names of further commands that replicas shall answer, beyond those that
+            redis-py knows as reads: ``("PFCOUNT", "TOUCH")``, or reads of a module.
 
     Raises:
-        ValueError: unknown strategy, or options without a strategy of ours.
-        TypeError: `balancer_options` is of another type.
+        ValueError: unknown strategy, options without a strategy of ours, or a name in
+            `read_commands` that the server calls a write (in asyncio with the first command).
+        TypeError: `balancer_options` or `read_commands` is of another type.
     """
 
     def __init__(
@@ -53,9 +55,10 @@ class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
         *args: Any,
         load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
         balancer_options: BalancerOptions | None = None,
+        read_commands: Iterable[str] = (),
         **kwargs: Any,
     ) -> None:
-        selection = Selection.parse(load_balancing_strategy, balancer_options)
+        selection = Selection.parse(load_balancing_strategy, balancer_options, read_commands)
         super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
             *args, load_balancing_strategy=selection.upstream, **kwargs
         )
@@ -75,6 +78,7 @@ class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
 
 def attach(client: Any, router: Router) -> None:
     """Let `router` choose the nodes of `client`, from now on."""
+    router.check_reads(client.commands_parser.commands)
     manager = client.nodes_manager
     client._lb_router = router
     client._lb_lag = LoopLag()
@@ -182,8 +186,9 @@ def manager_class(base: Any) -> Any:
 
 def client_class(base: Any) -> Any:
     """Return a cluster client whose commands and pipelines are routed."""
+    mixin = () if issubclass(base, BalancedClient) else (BalancedClient,)
 
-    class Client(base):
+    class Client(*mixin, base):  # type: ignore[misc]  # a dynamic base
         _initialize: bool
         _lb_router: Router
         _lb_lag: LoopLag
@@ -191,8 +196,10 @@ def client_class(base: Any) -> Any:
         _lb_last_failed: str | None
 
         async def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
-            manager = self.nodes_manager
-            if command not in READ_COMMANDS and not is_read(command):
+            manager, router = self.nodes_manager, self._lb_router
+            if (command not in router.reads and not router.is_read(command)) or (
+                router in primary_only.get()
+            ):
                 return [manager.get_node_from_slot(await self._determine_slot(command, *args))]
             # Two coroutines less for nearly every read there is.
             one_key = self._lb_one_key.get(command)
@@ -203,7 +210,7 @@ def client_class(base: Any) -> Any:
                 slot = self.keyslot(args[0])
             else:
                 slot = await self._determine_slot(command, *args)
-            shard = self._lb_router.shard(slot, manager.slots_cache)
+            shard = router.shard(slot, manager.slots_cache)
             call = current.get()
             if isinstance(call, PipelineCall) and call.is_grouping:
                 return [call.choose(shard)]
@@ -213,7 +220,7 @@ def client_class(base: Any) -> Any:
             outer = current.get()
             tried: Collection[str] = () if outer is None else outer.tried
             shard = target_node if type(target_node) is Shard else None
-            if args[0] == "XREAD" and shard is not None and is_blocking(args):
+            if args[0] in BLOCKING and shard is not None and is_blocking(args):
                 return await base._execute_command(self, shard.choose(), *args, **kwargs)
             lag = self._lb_lag
             lag.has_requests = True
@@ -263,7 +270,13 @@ def client_class(base: Any) -> Any:
             # The refresh that a failed read asked for must not begin at the node that failed.
             last_failed = last_failed_node_name or self._lb_last_failed
             self._lb_last_failed = None
-            return await base.initialize(self, additional_startup_nodes_info, last_failed)
+            await base.initialize(self, additional_startup_nodes_info, last_failed)
+            try:
+                self._lb_router.check_reads(self.commands_parser.commands)
+            except ValueError:
+                await base.aclose(self)  # which has the next command come here again
+                raise
+            return self
 
         async def aclose(self) -> None:
             if self._lb_last_failed is not None:
@@ -286,7 +299,7 @@ def client_class(base: Any) -> Any:
             connected()
 
         async def _execute_pipeline_by_slot(self, command: str, slots_to_args: Any) -> list[Any]:
-            if not is_read(command):
+            if not self._lb_router.is_read(command):
                 return await base._execute_pipeline_by_slot(self, command, slots_to_args)
             pipe = self.pipeline()  # by key, not by node: so the strategy has its say
             for args in slots_to_args.values():

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 import redis.cluster
-from redis.commands import READ_COMMANDS
 
 from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
 
 from ._attempt import (
+    BLOCKING,
     Attempt,
     PipelineCall,
     connected,
     current,
     is_blocking,
-    is_read,
     watch_replies,
 )
 from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, unwrap
 from ._pipeline_sync import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
-from ._router import BalancerSlot, Router, Shard, router_of
+from ._router import BalancerSlot, Router, Shard, primary_only, router_of
 from ._selection import BalancedClient, Selection
 
 
@@ -39,10 +38,13 @@ class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
         load_balancing_strategy: None, a `LoadBalancingStrategy`, its value, or a `Policy`. With
             None or one of redis-py's own four the client is upstream's, untouched.
         balancer_options: tunables of our strategies.
+        read_commands: names of further commands that replicas shall answer, beyond those that
+            redis-py knows as reads: ``("PFCOUNT", "TOUCH")``, or reads of a module.
 
     Raises:
-        ValueError: unknown strategy, or options without a strategy of ours.
-        TypeError: `balancer_options` is of another type.
+        ValueError: unknown strategy, options without a strategy of ours, or a name in
+            `read_commands` that the server calls a write (in asyncio with the first command).
+        TypeError: `balancer_options` or `read_commands` is of another type.
     """
 
     def __init__(
@@ -50,9 +52,10 @@ class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
         *args: Any,
         load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
         balancer_options: BalancerOptions | None = None,
+        read_commands: Iterable[str] = (),
         **kwargs: Any,
     ) -> None:
-        selection = Selection.parse(load_balancing_strategy, balancer_options)
+        selection = Selection.parse(load_balancing_strategy, balancer_options, read_commands)
         super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
             *args, load_balancing_strategy=selection.upstream, **kwargs
         )
@@ -70,6 +73,7 @@ class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
 
 def attach(client: Any, router: Router) -> None:
     """Let `router` choose the nodes of `client`, from now on."""
+    router.check_reads(client.commands_parser.commands)
     manager = client.nodes_manager
     client._lb_router = router
     manager.read_load_balancer = BalancerSlot(router)
@@ -185,11 +189,13 @@ def command_class(base: Any) -> Any:
         _lb_router: Router
 
         def get_nodes_from_slot(self, command: str, *args: Any) -> list[Any]:
-            manager = self.nodes_manager
+            manager, router = self.nodes_manager, self._lb_router
             slot = self.determine_slot(*args)
-            if command not in READ_COMMANDS and not is_read(command):
+            if (command not in router.reads and not router.is_read(command)) or (
+                router in primary_only.get()
+            ):
                 return [manager.get_node_from_slot(slot)]
-            shard = self._lb_router.shard(slot, manager.slots_cache)
+            shard = router.shard(slot, manager.slots_cache)
             call = current.get()
             if isinstance(call, PipelineCall) and call.is_grouping:
                 return [call.choose(shard)]
@@ -199,7 +205,7 @@ def command_class(base: Any) -> Any:
             outer = current.get()
             tried: Collection[str] = () if outer is None else outer.tried
             shard = target_node if type(target_node) is Shard else None
-            if args[0] == "XREAD" and shard is not None and is_blocking(args):
+            if args[0] in BLOCKING and shard is not None and is_blocking(args):
                 return base._execute_command(self, shard.choose(), *args, **kwargs)
             while True:
                 if shard is None:
@@ -244,8 +250,9 @@ def command_class(base: Any) -> Any:
 
 def client_class(base: Any) -> Any:
     """Return a cluster client whose commands and pipelines are routed."""
+    mixin = () if issubclass(base, BalancedClient) else (BalancedClient,)
 
-    class Client(command_class(base)):  # type: ignore[misc]  # a dynamic base
+    class Client(*mixin, command_class(base)):  # type: ignore[misc]  # a dynamic base
         def on_connect(self, connection: Any) -> None:
             watch_replies(connection)  # hiredis asks only once, on connecting
             base.on_connect(self, connection)
@@ -253,7 +260,7 @@ def client_class(base: Any) -> Any:
             connected()
 
         def _execute_pipeline_by_slot(self, command: str, slots_to_args: Any) -> list[Any]:
-            if not is_read(command):
+            if not self._lb_router.is_read(command):
                 return base._execute_pipeline_by_slot(self, command, slots_to_args)
             pipe = self.pipeline()  # by key, not by node: so the strategy has its say
             for args in slots_to_args.values():

@@ -16,7 +16,7 @@ from lb_strategies import Outcome
 from lb_strategies_redis import AsyncRedisCluster, RedisCluster, use_strategy
 from lb_strategies_redis._errors import Unfit, UnfitReply, outcome_of, unwrap
 
-ADDED = {"load_balancer", "endpoint_stats"}
+ADDED = {"load_balancer", "endpoint_stats", "primary_reads"}
 CLIENTS = {
     RedisCluster: redis.cluster.RedisCluster,
     AsyncRedisCluster: redis.asyncio.cluster.RedisCluster,
@@ -35,7 +35,7 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize(("cls", "upstream"), CLIENTS.items())
-def test_a_client_is_upstreams_and_adds_two_names(cls: type, upstream: type) -> None:
+def test_a_client_is_upstreams_and_adds_three_names(cls: type, upstream: type) -> None:
     assert issubclass(cls, upstream)
     assert added(cls, upstream) == ADDED
 
@@ -49,7 +49,7 @@ def test_what_is_added_is_the_same_for_both(name: str) -> None:
 def test_the_constructors_take_the_same_keywords() -> None:
     assert parameters(RedisCluster.__init__) == parameters(AsyncRedisCluster.__init__)
     keywords = [name for name, kind, _ in parameters(RedisCluster.__init__) if kind.name[0] == "K"]
-    assert keywords == ["load_balancing_strategy", "balancer_options"]
+    assert keywords == ["load_balancing_strategy", "balancer_options", "read_commands"]
     assert (inspect.getdoc(RedisCluster) or "").split("Args:")[1] == (
         inspect.getdoc(AsyncRedisCluster) or ""
     ).split("Args:")[1]
@@ -60,6 +60,7 @@ def test_use_strategy_takes_what_the_constructors_take() -> None:
         ("client", inspect.Parameter.empty),
         ("strategy", inspect.Parameter.empty),
         ("balancer_options", None),
+        ("read_commands", ()),
     ]
 
 

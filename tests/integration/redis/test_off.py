@@ -36,7 +36,7 @@ UPSTREAMS_OWN = [
         }.items()
     ),
 ]
-ADDED = {"__init__", "load_balancer", "endpoint_stats"}
+ADDED = {"__init__", "load_balancer", "endpoint_stats", "primary_reads"}
 MACHINERY = {
     *("__doc__", "__module__", "__dict__", "__weakref__", "__slots__", "__annotations__"),
     *("_abc_impl", "__abstractmethods__", "__subclasshook__"),
