@@ -17,7 +17,8 @@ from bench.report import markdown
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "bench" / "results"
-README = ROOT / "README.md"
+TEXTS = (ROOT / "README.md", ROOT / "docs" / "redis-py-design-note.md")
+"""What has a table inside it."""
 PAGE = ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- results: begin (make results) -->", "<!-- results: end -->"
 HEADLINE = ("redis-degraded-sync", "redis-degraded-asyncio")
@@ -83,9 +84,9 @@ def page(paths: Iterable[Path]) -> str:
     return "\n".join(parts)
 
 
-def renewed(readme: str) -> str:
-    """Return the README with the table of the stored runs."""
-    before, rest = readme.split(BEGIN)
+def renewed(text: str) -> str:
+    """Return a text with the table of the stored runs."""
+    before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     table = headline([load(FOLDER / f"{name}.json") for name in HEADLINE])
     return f"{before}{BEGIN}\n{table}{END}{after}"
@@ -113,7 +114,8 @@ def main(arguments: Sequence[str]) -> None:
     for name in arguments:
         stored = file(json.loads(Path(name).read_text(encoding="utf-8")))
         print(f"filed {stored.name}")
-    README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for text in TEXTS:
+        text.write_text(renewed(text.read_text(encoding="utf-8")), encoding="utf-8")
     PAGE.write_text(page(sorted(FOLDER.glob("*.json"))), encoding="utf-8")
 
 
