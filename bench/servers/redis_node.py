@@ -26,6 +26,8 @@ class RedisNode:
     ) -> None:
         self.host = HOST
         self.port = port
+        self.tls_port: int | None = None
+        """Where clients connect with TLS; None if they cannot."""
         self.role: Role = role
         self._binary = binary
         self._config = config

@@ -35,11 +35,16 @@ def settle(servers: RedisClusterServers) -> None:
 
 
 def _are_level(nodes: Sequence[RedisNode]) -> bool:
-    infos = {node.port: info(node, "replication") for node in nodes}
+    infos = [info(node, "replication") for node in nodes]
+    offsets = {
+        port: found["master_repl_offset"]
+        for node, found in zip(nodes, infos, strict=True)
+        for port in (node.port, node.tls_port)
+    }
     return all(
-        i["slave_repl_offset"] >= infos[i["master_port"]]["master_repl_offset"]
-        for i in infos.values()
-        if i["role"] == "slave"
+        found["slave_repl_offset"] >= offsets[found["master_port"]]
+        for found in infos
+        if found["role"] == "slave"
     )
 
 
