@@ -46,6 +46,17 @@ class LoopLag:
         self.overdue_at = perf_counter() + _TICK + _TOLERANCE
         self._loop.call_later(_TICK, self._tick)
 
+    def _is_current(self) -> bool:
+        """Whether the timer runs on the running loop; if that is another one, it does now."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # a task that was thrown away together with its loop
+            return False
+        if loop is not self._loop:
+            self.start()  # the loop that the timer ran on has ended
+            return False
+        return True
+
     def _tick(self) -> None:
         now = perf_counter()
         if now > self.overdue_at:
@@ -60,8 +71,7 @@ class LoopLag:
         """Whether stalls make up half or more of the time between two instants."""
         if self.stalled_at < start and end <= self.overdue_at:
             return False  # as nearly always
-        if asyncio.get_running_loop() is not self._loop:
-            self.start()  # the loop that the timer ran on has ended
+        if not self._is_current():
             return False
         stalled = sum(
             max(0.0, min(end, until) - max(start, since)) for since, until in self._stalls

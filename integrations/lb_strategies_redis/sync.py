@@ -174,6 +174,12 @@ def manager_class(base: Any) -> Any:
             if router is not None:
                 router.slots_moved()
 
+        def close(self) -> None:
+            default = self.default_node
+            base.close(self)
+            # Without one no read finds its slot any more, and redis-py can be used again.
+            self.default_node = default
+
         def create_redis_node(self, host: str, port: int, **kwargs: Any) -> Any:
             created = base.create_redis_node(self, host, port, **kwargs)
             _adopt_pool(created.connection_pool, self.connection_kwargs["redis_connect_func"])

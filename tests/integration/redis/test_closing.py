@@ -1,0 +1,200 @@
+"""Clients that are closed, abandoned or interrupted while requests are in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import signal
+import threading
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bench.servers.redis import RedisClusterServers
+from lb_strategies_redis import AsyncRedisCluster
+
+from .drivers import Connector, Driver
+from .nodes import KEYS, frozen
+
+pytestmark = pytest.mark.integration
+
+STALL = 0.3
+only_asyncio = pytest.mark.parametrize("mode", ["asyncio"], indirect=True)
+only_sync = pytest.mark.parametrize("mode", ["sync"], indirect=True)
+
+
+async def warm(connect: Connector, servers: RedisClusterServers, **options: Any) -> Driver:
+    client = await connect.ours(servers, "latency_based", **options)
+    assert (await client.reads(count=60, keys=KEYS)).errors == []
+    return client
+
+
+async def test_a_client_is_closed_with_requests_in_flight(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    """They fail as redis-py has it or are answered; the client can be used again.
+
+    redis-py's synchronous parser reads on in a buffer that was closed: a ``ValueError``.
+    """
+    client = await warm(connect, shard, retry=connect.retries(1), socket_timeout=1)
+    commands = [("get", "key:0"), ("set", "w", "v"), ("hgetall", "missing")] * 4
+    with frozen(*shard.nodes):
+        running = [asyncio.ensure_future(client.together(commands)) for _ in range(2)]
+        running.append(asyncio.ensure_future(client.pipeline([("get", key) for key in KEYS])))
+        await asyncio.sleep(STALL)
+        assert client.total("in_flight") == 2 * len(commands) + 1
+        await client.close()
+    for outcome in await asyncio.gather(*running, return_exceptions=True):
+        for result in outcome if isinstance(outcome, list) else [outcome]:
+            if isinstance(result, BaseException) and "closed file" not in str(result):
+                assert type(result).__module__ == "redis.exceptions", repr(result)
+    assert client.total("in_flight") == 0
+    log = await client.reads(count=200, keys=KEYS)
+    assert log.errors == []
+    assert log.values == [KEYS[i % len(KEYS)] for i in range(200)]
+    assert await client.pipeline([("get", key) for key in KEYS]) == list(KEYS)
+
+
+async def test_a_closed_client_is_used_again(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    client = await warm(connect, shard)
+    known = client.total("picks")
+    for _ in range(2):
+        await client.close()
+        assert (await client.reads(count=30, keys=KEYS)).errors == []
+    assert client.total("picks") == known + 60  # what it had learned is not lost
+    assert client.total("failures") == client.total("in_flight") == 0
+
+
+@only_asyncio
+async def test_an_async_generator_is_thrown_away_in_the_middle_of_a_read(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    client = await warm(connect, shard)
+
+    async def values() -> AsyncIterator[Any]:
+        for key in KEYS:
+            yield await client.get(key)
+
+    async def look() -> None:
+        async for _ in values():
+            pass
+
+    generators = [values(), client.client.scan_iter(match="key:*"), client.client.hscan_iter("h")]
+    with frozen(*shard.nodes):
+        steps = [generator.__anext__() for generator in generators]
+        for step in steps:
+            step.send(None)
+        looking = asyncio.ensure_future(look())
+        await asyncio.sleep(STALL)
+        assert client.total("in_flight") >= 4  # a scan of the keys may ask several nodes
+        looking.cancel()
+        for step in steps:
+            step.close()
+        del step, steps, generators
+        gc.collect()
+        await asyncio.gather(looking, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert client.total("in_flight") == 0
+    assert (await client.reads(count=30, keys=KEYS)).values == list(KEYS[:30])
+
+
+def test_a_coroutine_is_thrown_away_after_its_loop_has_ended(shard: RedisClusterServers) -> None:
+    client: Any = AsyncRedisCluster(
+        host=shard.host,
+        port=shard.port,
+        load_balancing_strategy="latency_based",
+        decode_responses=True,
+    )
+
+    def in_flight() -> int:
+        return sum(stats.in_flight for stats in client.endpoint_stats().values())
+
+    async def begin() -> list[Any]:
+        await asyncio.gather(*(client.get(key) for key in KEYS))
+        pipe = client.pipeline()
+        pipe.get("key:0")
+        running = [client.get("key:0"), pipe.execute()]
+        with frozen(*shard.nodes):
+            for coroutine in running:
+                coroutine.send(None)
+            assert in_flight() == 2
+            await client.aclose()
+            return running  # before the loop has been looked at for a stall
+
+    running = asyncio.run(begin())
+    time.sleep(STALL)
+    for coroutine in running:
+        with suppress(RuntimeError):  # redis-py has no loop to disconnect on, and says so
+            coroutine.close()
+    assert in_flight() == 0
+
+
+class Interruption(BaseException):
+    """As Ctrl-C, or a worker's time limit, in the middle of anything."""
+
+
+def interrupt(work: Callable[[], object], after: float) -> None:
+    """Do `work` over and over, and have it interrupted once, `after` seconds from now."""
+
+    def handler(number: int, frame: object) -> None:
+        raise Interruption
+
+    arguments = (threading.get_ident(), signal.SIGUSR1)
+    previous = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(after, signal.pthread_kill, arguments)
+    try:
+        timer.start()
+        while True:
+            work()
+    except Interruption:
+        pass  # there is only one
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+@only_sync
+@pytest.mark.parametrize("kind", ["read", "write", "pipeline"])
+async def test_a_command_that_waits_is_interrupted(
+    connect: Connector, shard: RedisClusterServers, kind: str
+) -> None:
+    client = await warm(connect, shard)
+    inner = client.client
+    work: Callable[[], object]
+    if kind == "pipeline":
+        work = lambda: inner.pipeline().get("key:0").get("key:1").execute()  # noqa: E731
+    else:
+        work = partial(inner.get, "key:0") if kind == "read" else partial(inner.set, "w", "v")
+    before = client.total("cancellations")
+    with frozen(*shard.nodes):
+        for _ in range(3):
+            interrupt(work, STALL / 3)
+            assert client.total("in_flight") == 0
+    assert client.total("cancellations") == before + 3
+    assert (await client.reads(count=60, keys=KEYS)).values == list(KEYS[:60])
+
+
+@only_sync
+async def test_interruptions_at_any_moment(connect: Connector, shard: RedisClusterServers) -> None:
+    """A count that is left behind would make its node look loaded for ever."""
+    client = await warm(connect, shard)
+    rng = random.Random(1)
+
+    def work() -> None:
+        for key in KEYS:
+            assert client.client.get(key) == key
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # redis-py, interrupted as it connects
+        for _ in range(500):
+            interrupt(work, rng.uniform(0.001, 0.004))
+        gc.collect()
+    assert (await client.reads(count=60, keys=KEYS)).values == list(KEYS[:60])
+    assert client.total("in_flight") == 0
