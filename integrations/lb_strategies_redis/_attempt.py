@@ -46,6 +46,8 @@ class Attempt:
     is_timed = True
     is_plain = True
     """Whether nothing happened that its duration would have to be corrected for."""
+    is_sent = True
+    """Whether the node was asked at all: a client-side cache may answer in its place."""
 
     def __init__(self, pick: Pick, shard: Shard | None = None, tried: Collection[str] = ()) -> None:
         self.pick = pick
@@ -97,6 +99,8 @@ class Attempt:
     def _done(self, outcome: Outcome, lag: LoopLag | None) -> None:
         now = self.ended_at or perf_counter()
         started_at = max(self.pick.started_at, self.connected_at)
+        if not self.is_sent:
+            outcome = Outcome.REDIRECT
         is_timed = self.is_timed and self.shard is not None  # only reads teach a latency
         outcome = _told(outcome, is_timed=is_timed, lag=lag, started_at=started_at, now=now)
         self.pick.done(outcome, now=now, started_at=started_at)

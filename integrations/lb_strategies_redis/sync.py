@@ -21,6 +21,7 @@ from ._attempt import (
     is_blocking,
     watch_replies,
 )
+from ._cache_sync import caching_connection_class, caching_pool_class
 from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, unwrap
 from ._pipeline_sync import SyncPipelineCall, connection_class
@@ -118,15 +119,19 @@ def _adopt_pool(pool: Any, on_connect: Any) -> None:
     base = getattr(pool, "connection_class", None)
     if not isinstance(base, type):
         return  # a test double
+    factory = connection_class
+    if getattr(pool, "cache", None) is not None:
+        factory = caching_connection_class
+        adopt(pool, caching_pool_class)
     pool.connection_kwargs["redis_connect_func"] = on_connect
     known = (getattr(pool, name, ()) for name in _POOL_LISTS)
     for connection in list(chain.from_iterable(known)):
         inner = getattr(connection, "_conn", connection)  # under a client-side cache
-        adopt(inner, connection_class)
+        adopt(inner, factory)
         inner.redis_connect_func = on_connect
         watch_replies(inner)
-    if not is_derived(base, connection_class):
-        pool.connection_class = derive(connection_class, base)
+    if not is_derived(base, factory):
+        pool.connection_class = derive(factory, base)
 
 
 def manager_class(base: Any) -> Any:

