@@ -11,7 +11,7 @@ from redis.exceptions import TryAgainError
 
 from lb_strategies import Outcome, Pick
 
-from ._errors import UNFIT, Unfit, outcome_of
+from ._errors import DENIED, UNFIT, Unfit, outcome_of
 
 if TYPE_CHECKING:
     from ._lag import LoopLag
@@ -46,6 +46,8 @@ class Attempt:
     is_timed = True
     is_plain = True
     """Whether nothing happened that its duration would have to be corrected for."""
+    denied: tuple[Pick, ...] = ()
+    """In flight where this command was denied, until it is known whether others deny it too."""
     is_sent = True
     """Whether the node was asked at all: a client-side cache may answer in its place."""
 
@@ -92,12 +94,22 @@ class Attempt:
 
     def fail(self, error: BaseException, lag: LoopLag | None = None) -> bool:
         """Give the pick back after an error; return whether another node should be tried."""
+        if isinstance(error, DENIED) and self.has_alternative():
+            self.denied = (*self.denied, self.pick)
+            return True
         outcome = outcome_of(error)
         self._done(outcome, lag)
         return outcome in (Outcome.FAILURE, Outcome.TIMEOUT) and self.has_alternative()
 
+    def retries(self, denied: tuple[Pick, ...]) -> None:
+        """Note who has denied the command so far."""
+        self.denied = denied
+        self.is_plain = False
+
     def _done(self, outcome: Outcome, lag: LoopLag | None) -> None:
         now = self.ended_at or perf_counter()
+        for pick in self.denied:
+            pick.done(Outcome.FAILURE if outcome is SUCCESS else Outcome.REDIRECT, now=now)
         started_at = max(self.pick.started_at, self.connected_at)
         if not self.is_sent:
             outcome = Outcome.REDIRECT

@@ -16,6 +16,7 @@ from redis.exceptions import (
     InvalidResponse,
     MaxConnectionsError,
     MovedError,
+    NoPermissionError,
     ResponseError,
     TimeoutError,
     TryAgainError,
@@ -26,10 +27,13 @@ from lb_strategies import Outcome
 UNFIT: Final = (BusyLoadingError, ClusterDownError)
 """Replies that say: not this node, not now (MASTERDOWN is one). Nothing was executed."""
 
+DENIED: Final = (AuthenticationError, AuthorizationError, NoPermissionError)
+"""What a node does not allow this user. Rights are each server's own and are not replicated, so
+others may allow it; only if one does is it the node's fault."""
+
 _OURS: Final = (
-    AuthenticationError,
+    *DENIED,
     AuthenticationWrongNumberOfArgsError,
-    AuthorizationError,
     ExternalAuthProviderError,
     MaxConnectionsError,
 )

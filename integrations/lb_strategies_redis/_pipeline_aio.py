@@ -5,6 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+from redis.exceptions import NoPermissionError
+
 from ._attempt import PipelineCall, current, is_blocking, leave
 from ._derive import adopt
 from ._errors import CONNECTION_LOST, UnfitReply, is_node_failure, unwrap
@@ -112,10 +114,12 @@ def node_class(base: Any) -> Any:
                 error = next((c.result for c in commands if _is_failed(c)), None)
             finally:
                 call.finish(pick, error, started_at=started_at, is_timed=is_timed, lag=lag)
-            if error is not None and call.has_alternative():
+            if failed:
                 # Of the errors in a reply, redis-py runs only a few again: make it those.
+                is_unfit = error is not None and call.has_alternative()
+                again = Exception if is_unfit else NoPermissionError
                 for command in reads:
-                    if isinstance(command.result, Exception):
+                    if isinstance(command.result, again):
                         command.result = UnfitReply(command.result)
             return failed
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from redis.exceptions import ClusterDownError
+from redis.exceptions import ClusterDownError, NoPermissionError
 
 from lb_strategies import Pick
 
@@ -72,7 +72,7 @@ class NodePart:
         self.answered()
         if isinstance(error, TRANSPORT):
             self.close()
-        if isinstance(error, ClusterDownError) and read:
+        if isinstance(error, (ClusterDownError, NoPermissionError)) and read:
             # Of the error replies, redis-py runs only a few again: make it one of them.
             return UnfitReply(error)
         return error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import redis.asyncio.cluster
 import redis.cluster
 
-from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
+from lb_strategies import BalancerOptions, LoadBalancingStrategy, Pick, Policy
 
 from ._attempt import (
     BLOCKING,
@@ -219,6 +219,7 @@ def client_class(base: Any) -> Any:
         async def _execute_command(self, target_node: Any, *args: Any, **kwargs: Any) -> Any:
             outer = current.get()
             tried: Collection[str] = () if outer is None else outer.tried
+            denied: tuple[Pick, ...] = ()
             shard = target_node if type(target_node) is Shard else None
             if args[0] in BLOCKING and shard is not None and is_blocking(args):
                 return await base._execute_command(self, shard.choose(), *args, **kwargs)
@@ -241,6 +242,8 @@ def client_class(base: Any) -> Any:
                     )
                     target_node = shard.by_name[pick.state.endpoint]
                 attempt = Attempt(pick, shard, tried)
+                if denied:
+                    attempt.retries(denied)
                 token = current.set(attempt)
                 try:
                     response = await base._execute_command(self, target_node, *args, **kwargs)
@@ -253,6 +256,7 @@ def client_class(base: Any) -> Any:
                             if self._initialize:
                                 self._lb_last_failed = target_node.name
                         tried = (*tried, str(attempt.pick.endpoint))
+                        denied = attempt.denied
                         continue
                     cause = unwrap(error)
                     if cause is error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis.cluster
 
-from lb_strategies import BalancerOptions, LoadBalancingStrategy, Policy
+from lb_strategies import BalancerOptions, LoadBalancingStrategy, Pick, Policy
 
 from ._attempt import (
     BLOCKING,
@@ -215,6 +215,7 @@ def command_class(base: Any) -> Any:
         def _execute_command(self, target_node: Any, *args: Any, **kwargs: Any) -> Any:
             outer = current.get()
             tried: Collection[str] = () if outer is None else outer.tried
+            denied: tuple[Pick, ...] = ()
             shard = target_node if type(target_node) is Shard else None
             if args[0] in BLOCKING and shard is not None and is_blocking(args):
                 return base._execute_command(self, shard.choose(), *args, **kwargs)
@@ -233,6 +234,8 @@ def command_class(base: Any) -> Any:
                     )
                     target_node = shard.by_name[pick.state.endpoint]
                 attempt = Attempt(pick, shard, tried)
+                if denied:
+                    attempt.retries(denied)
                 token = current.set(attempt)
                 try:
                     response = base._execute_command(self, target_node, *args, **kwargs)
@@ -240,6 +243,7 @@ def command_class(base: Any) -> Any:
                     current.reset(token)
                     if attempt.fail(error):
                         tried = (*tried, str(attempt.pick.endpoint))
+                        denied = attempt.denied
                         continue
                     cause = unwrap(error)
                     if cause is error:

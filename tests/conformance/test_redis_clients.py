@@ -78,7 +78,7 @@ NEUTRAL = {
     *("DataError", "LockError", "LockNotOwnedError", "InvalidPipelineStack", "WatchError"),
     *("SlotNotCoveredError", "ClusterTransactionError", "CrossSlotTransactionError"),
     *("InvalidResponse", "PubSubError", "ExternalAuthProviderError", "IncorrectPolicyType"),
-    "ChildDeadlockedError",
+    *("ChildDeadlockedError", "NoPermissionError"),
 }
 OUTCOMES = {
     **dict.fromkeys(FAILURES, Outcome.FAILURE),
