@@ -139,6 +139,7 @@ def manager_class(base: Any) -> Any:
 
     class Manager(base):
         __slots__ = ()
+        default_node: Any
 
         def get_node_from_slot(
             self,

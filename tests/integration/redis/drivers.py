@@ -32,6 +32,14 @@ SOCKET_TIMEOUT = 5.0
 """Seconds; so generous that only a server that is down exceeds it."""
 
 
+@dataclass(frozen=True)
+class Address:
+    """Where servers are that are not at hand, or that are asked at another port."""
+
+    host: str
+    port: int
+
+
 @dataclass
 class Log:
     """What a closed loop of reads saw.
@@ -268,6 +276,9 @@ class AsyncDriver(Driver):
         await self.client.aclose()
 
 
+Servers: TypeAlias = RedisClusterServers | Address
+
+
 def assert_answered(driver: Driver, count: int, *, before: int = 0, endpoint: str = "") -> None:
     """Assert that `count` more requests than `before` were answered and counted.
 
@@ -298,12 +309,12 @@ class Connector:
         self.mode: Mode = mode
         self._drivers: list[Driver] = []
 
-    async def ours(self, servers: RedisClusterServers, strategy: Any, **options: Any) -> Driver:
+    async def ours(self, servers: Servers, strategy: Any, **options: Any) -> Driver:
         """Return a client of our class."""
         upstream = RedisCluster if self.mode == "sync" else AsyncRedisCluster
         return await self.of(upstream, servers, load_balancing_strategy=strategy, **options)
 
-    async def stock(self, servers: RedisClusterServers, **options: Any) -> Driver:
+    async def stock(self, servers: Servers, **options: Any) -> Driver:
         """Return a client of redis-py's own class."""
         return await self.of(self.stock_class, servers, **options)
 
@@ -324,7 +335,7 @@ class Connector:
     async def of(
         self,
         cls: Any,
-        servers: RedisClusterServers,
+        servers: Servers,
         *,
         initialize: bool = True,
         **options: Any,

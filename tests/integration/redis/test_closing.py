@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import random
 import signal
@@ -142,22 +143,45 @@ class Interruption(BaseException):
 
 
 def interrupt(work: Callable[[], object], after: float) -> None:
-    """Do `work` over and over, and have it interrupted once, `after` seconds from now."""
+    """Do `work` over and over, and have it interrupted by a signal, `after` seconds from now."""
+    hit = threading.Event()  # in case the exception is lost, in a finalizer for instance
 
     def handler(number: int, frame: object) -> None:
+        hit.set()
         raise Interruption
 
     arguments = (threading.get_ident(), signal.SIGUSR1)
     previous = signal.signal(signal.SIGUSR1, handler)
     timer = threading.Timer(after, signal.pthread_kill, arguments)
     try:
-        timer.start()
-        while True:
-            work()
-    except Interruption:
-        pass  # there is only one
+        with suppress(Interruption):
+            timer.start()
+            while not hit.is_set():
+                work()
     finally:
         signal.signal(signal.SIGUSR1, previous)
+
+
+def interrupt_thread(work: Callable[[], object], after: float) -> None:
+    """Do the same in a thread, where no signal arrives: as a debugger or a notebook does it."""
+    works, stop = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with suppress(Interruption):
+            works.set()
+            while not stop.is_set():
+                work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    works.wait(10)
+    time.sleep(after)
+    ident = ctypes.c_ulong(thread.ident or 0)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Interruption)) == 1
+    thread.join(timeout=1)
+    stop.set()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
 
 
 @only_sync
@@ -182,7 +206,10 @@ async def test_a_command_that_waits_is_interrupted(
 
 
 @only_sync
-async def test_interruptions_at_any_moment(connect: Connector, shard: RedisClusterServers) -> None:
+@pytest.mark.parametrize("how", [interrupt, interrupt_thread])
+async def test_interruptions_at_any_moment(
+    connect: Connector, shard: RedisClusterServers, how: Callable[..., None]
+) -> None:
     """A count that is left behind would make its node look loaded for ever."""
     client = await warm(connect, shard)
     rng = random.Random(1)
@@ -193,8 +220,8 @@ async def test_interruptions_at_any_moment(connect: Connector, shard: RedisClust
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # redis-py, interrupted as it connects
-        for _ in range(500):
-            interrupt(work, rng.uniform(0.001, 0.004))
+        for _ in range(300):
+            how(work, rng.uniform(0.001, 0.004))
         gc.collect()
     assert (await client.reads(count=60, keys=KEYS)).values == list(KEYS[:60])
     assert client.total("in_flight") == 0

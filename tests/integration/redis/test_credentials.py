@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
 
 from bench.servers.redis import RedisClusterServers, RedisNode
 
@@ -40,7 +40,7 @@ async def test_a_user_with_every_right(
         before = calls(shard.nodes)
         log = await client.reads(count=150, keys=KEYS)
         assert log.errors == []
-        assert min(since(before, shard.nodes).values()) > 10
+        assert min(since(before, shard.nodes).values()) > 0
         assert client.total("failures") == client.total("in_flight") == 0
         await client.close()
 
@@ -53,7 +53,7 @@ async def test_a_user_who_may_not_connect_sees_what_the_stock_client_shows(
     seen = []
     with user(shard.nodes, *rules):
         for strategy in ("round_robin", "latency_based"):
-            with pytest.raises(Exception) as caught:
+            with pytest.raises((RedisError, RedisClusterException)) as caught:
                 await connect.ours(shard, strategy, retry=connect.retries(0), **APP)
             seen.append((type(caught.value), str(caught.value).partition("127.0.0.1")[0]))
     assert seen[0] == seen[1]

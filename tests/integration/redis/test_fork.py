@@ -1,0 +1,173 @@
+"""Pre-forked workers, as of gunicorn --preload: the client is made and used before the fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from bench.servers.redis import RedisClusterServers
+from lb_strategies import Candidate
+from lb_strategies_redis import AsyncRedisCluster, RedisCluster
+
+from .children import Forked, How
+from .nodes import KEYS
+
+pytestmark = pytest.mark.integration
+
+OPTIONS: dict[str, Any] = {
+    "load_balancing_strategy": "latency_based",
+    "decode_responses": True,
+    "socket_timeout": 5,
+}
+
+
+def total(client: Any, counter: str) -> int:
+    return sum(getattr(stats, counter) for stats in client.endpoint_stats().values())
+
+
+@contextmanager
+def traffic(client: Any, workers: int) -> Iterator[list[object]]:
+    """Read and write in threads inside the block; the list gets what went wrong."""
+    done = threading.Event()
+    problems: list[object] = []
+
+    def use(worker: int) -> None:
+        rng = random.Random(worker)
+        turn = 0
+        while not done.is_set():
+            try:
+                turn += 1
+                key = rng.choice(KEYS)
+                if client.get(key) != key or client.incr(f"{os.getpid()}:{worker}") != turn:
+                    problems.append(key)
+            except Exception as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=use, args=(worker,)) for worker in range(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield problems
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join(timeout=30)
+        assert not any(thread.is_alive() for thread in threads)
+
+
+def worker(client: Any) -> dict[str, Any]:
+    """What a worker process does: its own traffic, then an orderly end."""
+    report: dict[str, Any] = {"in flight at first": total(client, "in_flight")}
+
+    def read(turn: int) -> bool:
+        key = KEYS[turn % len(KEYS)]
+        return bool(client.get(key) == key)
+
+    with ThreadPoolExecutor(4) as threads:
+        report["right"] = sum(threads.map(read, range(200)))
+    with client.pipeline() as pipe:
+        for key in KEYS:
+            pipe.get(key)
+        report["pipeline is right"] = pipe.execute() == list(KEYS)
+    report["in flight at last"] = total(client, "in_flight")
+    report["failures"] = total(client, "failures")
+    client.close()
+    client.disconnect_connection_pools()
+    return report
+
+
+@pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
+def test_parent_and_children_work_at_once(shard: RedisClusterServers, how: How) -> None:
+    with RedisCluster(host=shard.host, port=shard.port, **OPTIONS) as client:
+        for key in KEYS:
+            client.get(key)
+        with traffic(client, workers=6) as problems:
+            children = [Forked(how, lambda: worker(client)) for _ in range(3)]
+            reports = [child.result() for child in children]
+        assert reports == 3 * [
+            {
+                "in flight at first": 0,
+                "right": 200,
+                "pipeline is right": True,
+                "in flight at last": 0,
+                "failures": 0,
+            }
+        ]
+        # Nobody has read the other's replies, nor closed the other's connections.
+        assert problems == []
+        assert total(client, "in_flight") == total(client, "failures") == 0
+        client.disconnect_connection_pools()
+
+
+class Holding:
+    """A policy that takes its time, in the parent: the balancer is locked meanwhile."""
+
+    def __init__(self) -> None:
+        self.parent = os.getpid()
+        self.is_choosing = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def choose(self, candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
+        if os.getpid() == self.parent and threading.current_thread().name == "slow":
+            self.is_choosing.set()
+            self.may_go_on.wait(30)
+        return rng.choice(candidates)
+
+
+def test_a_lock_that_is_held_at_the_fork_does_not_lock_the_child_out(
+    shard: RedisClusterServers,
+) -> None:
+    policy = Holding()
+    options = OPTIONS | {"load_balancing_strategy": policy}
+    with RedisCluster(host=shard.host, port=shard.port, **options) as client:
+        for key in KEYS:
+            client.get(key)
+        slow = threading.Thread(target=client.get, args=("key:0",), name="slow")
+        slow.start()
+        try:
+            assert policy.is_choosing.wait(30)
+            report = Forked("os.fork", lambda: worker(client)).result()
+        finally:
+            policy.may_go_on.set()
+            slow.join(timeout=30)
+        assert report["right"] == 200
+        assert report["in flight at first"] == report["in flight at last"] == 0
+        assert total(client, "in_flight") == 0
+        client.disconnect_connection_pools()
+
+
+def test_forks_at_any_moment_of_the_parents_requests(shard: RedisClusterServers) -> None:
+    """Whatever the parent's threads were doing to the balancer, the child can use it."""
+
+    def read() -> list[Any]:
+        return [client.get(key) for key in KEYS[:6]] + [total(client, "in_flight")]
+
+    with RedisCluster(host=shard.host, port=shard.port, **OPTIONS) as client:
+        client.get("key:0")
+        with traffic(client, workers=6) as problems:
+            for _ in range(15):
+                assert Forked("os.fork", read).result() == [*KEYS[:6], 0]
+        assert problems == []
+        client.disconnect_connection_pools()
+
+
+def test_an_asyncio_client_made_before_the_fork(shard: RedisClusterServers) -> None:
+    """It belongs to the loop that first uses it: each process has one of its own."""
+    client: Any = AsyncRedisCluster(host=shard.host, port=shard.port, **OPTIONS)
+
+    async def use() -> list[Any]:
+        async with client:
+            values = await asyncio.gather(*(client.get(key) for key in KEYS))
+            return [*values, total(client, "in_flight"), total(client, "failures")]
+
+    children = [Forked("os.fork", lambda: asyncio.run(use())) for _ in range(2)]
+    results = [asyncio.run(use()), *(child.result() for child in children)]
+    assert results == 3 * [[*KEYS, 0, 0]]
