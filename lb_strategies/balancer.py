@@ -14,6 +14,7 @@ from .endpoint import EndpointState, EndpointStats
 from .estimators import LEAST_RTT
 from .group import Group
 from .health import Health
+from .journal import Journal
 from .membership import Endpoint, Membership, as_tuple, distinct
 from .operations import CostClasses
 from .options import BalancerOptions
@@ -28,8 +29,9 @@ class LoadBalancer:
 
     It does no I/O, starts no thread and reads no clock: `now` is monotonic seconds, always
     from the same clock. One object serves any number of threads and event loops; its lock is
-    held for attribute updates only. After a fork the child starts with nothing in flight and
-    a newly seeded generator.
+    held for attribute updates only. The call that finds that an endpoint leaves the pool or
+    returns to it logs so, under ``lb_strategies``. After a fork the child starts with nothing
+    in flight and a newly seeded generator.
 
     Args:
         strategy: a `LoadBalancingStrategy`, its value, or a `Policy` of your own.
@@ -65,9 +67,11 @@ class LoadBalancer:
             self._choose = cast("Any", policy.choose)  # ours return what they were handed
         self._rng = rng if rng is not None else random.Random()
         self._observe = getattr(policy, "observe", None)
+        self._journal = Journal()
         self._health = Health(
             self.options,
             self._rng,
+            self._journal,
             ejects=not getattr(policy, "ignores_health", False),
             explores=getattr(policy, "may_starve", False),
             remembers=self._observe is not None,
@@ -211,7 +215,13 @@ class LoadBalancer:
                 state.last_pick = self._sequence
             state.picked_at = now
             state.picks += 1
-            return pick
+        if self._journal.lines:
+            try:
+                self._report()
+            except BaseException:  # interrupted, in a handler: nobody will give this pick back
+                pick.done(Outcome.REDIRECT, now=now)
+                raise
+        return pick
 
     def begin(
         self, endpoint: Endpoint, *, now: float, operation: Hashable = None, units: int = 1
@@ -347,11 +357,17 @@ class LoadBalancer:
                 for endpoint, state in self._states.items()
             }
 
+    def _report(self) -> None:
+        """Log what has happened, unless that must wait for a call further up (see `_lock`)."""
+        if not self._lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
+            self._journal.write()
+
     # -- process life -----------------------------------------------------------------------
 
     def _after_fork_in_child(self) -> None:
         """Start clean: the requests in flight are the parent's, and so is its randomness."""
         self._lock = threading.RLock()
+        self._journal.forget()
         self._rng.seed()
         for state in self._states.values():
             state.forget_requests()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,7 @@ class EndpointStats:
 
     The counters count requests since the endpoint was added; `peak_rtt` and `mean_rtt` are
     seconds of the most common operation, > 0; `ejected_for` is None while it is in the pool.
+    Reasons are "latency", "errors" and "hung"; `ejections_for` has all of them.
     """
 
     in_flight: int
@@ -47,6 +48,8 @@ class EndpointStats:
     ejected: bool
     ejected_for: str | None
     ejections: int
+    ejections_for: Mapping[str, int]
+    returns: int
     probes: int
 
 
@@ -62,6 +65,7 @@ class EndpointState:
         "cancellations",
         "class_means",
         "consecutive_failures",
+        "ejected_at",
         "ejected_for",
         "ejections",
         "endpoint",
@@ -84,6 +88,7 @@ class EndpointState:
         "probe_at",
         "probe_delay",
         "probes",
+        "returns",
         "samples",
         "successes",
         "tie_to",
@@ -122,12 +127,14 @@ class EndpointState:
         self.consecutive_failures = 0
         self.window = SuccessWindow(options.success_window)
         self.ejected_for: Ejection | None = None
+        self.ejected_at = float("-inf")
         self.probe: Pick | None = None
         self.probe_at = float("-inf")
         self.probe_delay = 0.0
         # Counters for the user.
         self.picks = self.successes = self.failures = self.timeouts = self.cancellations = 0
-        self.ejections = self.probes = 0
+        self.ejections = dict.fromkeys(Ejection, 0)
+        self.returns = self.probes = 0
         self.assume(options.initial_rtt)
 
     @property
@@ -251,7 +258,7 @@ class EndpointState:
 
     def stats(self, now: float, prior: float) -> EndpointStats:
         """Return a copy for the user; `prior` is the group's at `now`."""
-        reason = self.ejected_for
+        out_for = self.ejected_for
         return EndpointStats(
             in_flight=self.in_flight,
             picks=self.picks,
@@ -261,8 +268,10 @@ class EndpointState:
             cancellations=self.cancellations,
             peak_rtt=self.peak_rtt(now, prior) if self.samples else prior,
             mean_rtt=self.mean.value if self.samples else prior,
-            ejected=reason is not None,
-            ejected_for=None if reason is None else reason.value,
-            ejections=self.ejections,
+            ejected=out_for is not None,
+            ejected_for=None if out_for is None else out_for.value,
+            ejections=sum(self.ejections.values()),
+            ejections_for={reason.value: n for reason, n in self.ejections.items()},
+            returns=self.returns,
             probes=self.probes,
         )

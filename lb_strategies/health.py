@@ -22,6 +22,7 @@ from .endpoint import Ejection, EndpointState
 from .group import Assessment, Group
 
 if TYPE_CHECKING:
+    from .journal import Journal
     from .options import BalancerOptions
     from .pick import Pick
 
@@ -37,6 +38,7 @@ class Health:
     Args:
         options: thresholds and intervals.
         rng: for the jitter of probes.
+        journal: is told who leaves and who returns.
         ejects: whether endpoints leave the pool at all.
         explores: whether the policy may pass over an endpoint for long, so that it has to be
             tried now and then ...
@@ -48,6 +50,7 @@ class Health:
         self,
         options: BalancerOptions,
         rng: random.Random,
+        journal: Journal,
         *,
         ejects: bool,
         explores: bool,
@@ -55,6 +58,7 @@ class Health:
     ) -> None:
         self._options = options
         self._rng = rng
+        self._journal = journal
         self._ejects = ejects
         self._explores = explores
         self._remembers = remembers
@@ -343,10 +347,18 @@ class Health:
             state.probe = None
         state.unsettle()
         state.ejected_for = reason
-        state.ejections += 1
+        state.ejected_at = now
+        state.ejections[reason] += 1
         state.probe_delay = self._options.probe_interval
         self._schedule(state, now)
         group.stale()
+        self._journal.ejected(
+            state,
+            group.states,
+            median=self.prior(group.states),
+            oldest=self._age(state, now),
+            now=now,
+        )
 
     def _readmit(self, state: EndpointState, rtt: float, median: float, now: float) -> None:
         """Let `state` compete again after a probe that took `rtt`.
@@ -363,16 +375,19 @@ class Health:
                 if s is not state and s.samples and s.ejected_for is None
             ]
         )
-        if rtt > self._options.readmit_ratio * median:
-            rtt = median  # within the allowance, so it says nothing about the usual
+        # Within the allowance it says nothing about the usual.
+        usual = rtt if rtt <= self._options.readmit_ratio * median else median
         state.restart(
             # What it was usually is no reason to take it for worse, where most others are slow.
-            mean=min(max(rtt, median), state.mean_rtt),
-            peak=max(rtt, median_low(peaks)) if peaks else rtt,
+            mean=min(max(usual, median), state.mean_rtt),
+            peak=max(usual, median_low(peaks)) if peaks else usual,
             now=now,
         )
         if state.ejected_for is not None:
+            states = (state,) if state.group is None else state.group.states
+            self._journal.returned(state, states, rtt=rtt, median=median, now=now)
             state.ejected_for = None
+            state.returns += 1
             state.vouched_at = now
             state.forgive()
         state.outliers = 0

@@ -97,6 +97,8 @@ class Pick:
                     state.successes += 1
                     return
             self._balancer._finish(self, outcome, now, started_at)
+        if self._balancer._journal.lines:
+            self._balancer._report()
 
     def __repr__(self) -> str:
         probe = " (probe)" if self.is_probe else ""

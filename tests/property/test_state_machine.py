@@ -255,6 +255,16 @@ class Calls(RuleBasedStateMachine):
             stats = self.balancer.snapshot(now=self.now).values()
             assert not any(s.ejections for s in stats)
 
+    @invariant()
+    def who_has_left_has_returned_or_is_out(self) -> None:
+        for stats in self.balancer.snapshot(now=self.now).values():
+            assert stats.ejections - stats.returns == stats.ejected
+            assert sum(stats.ejections_for.values()) == stats.ejections
+
+    @invariant()
+    def every_line_is_written_at_once(self) -> None:
+        assert not self.balancer._journal.lines
+
     def teardown(self) -> None:
         for pick in self.open:
             pick.done(Outcome.SUCCESS, now=self.now)

@@ -107,6 +107,8 @@ def test_the_statistics_are_a_copy_with_every_counter() -> None:
         "ejected": True,
         "ejected_for": "errors",
         "ejections": 1,
+        "ejections_for": {"latency": 0, "errors": 1, "hung": 0},
+        "returns": 0,
         "probes": 0,
     }
 
