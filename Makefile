@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable '.[redis]' --group dev
+	$(PY) -m pip install --quiet --editable '.[redis,otel]' --group dev
 	$(PY) -m pip install --quiet --target $(VENV)/hiredis --upgrade --group hiredis
 	@touch $(STAMP)
 
@@ -58,7 +58,7 @@ wheel: setup
 		names = {n for n in names if not n.endswith(".dist-info")}; \
 		assert names == {"lb_strategies", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
 	$(PYTHON) -m venv build/venv
-	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis]" --group test
+	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,otel]" --group test
 	cp -r tests pyproject.toml build/elsewhere/
 	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
 	cd build/elsewhere && ../venv/bin/python -P -m pytest -q tests/unit tests/property tests/conformance

@@ -6,6 +6,8 @@ import random
 from collections.abc import Hashable, Iterator, Sequence
 from typing import assert_type
 
+from opentelemetry.metrics import MeterProvider
+
 from lb_strategies import (
     BalancerOptions,
     Candidate,
@@ -18,6 +20,7 @@ from lb_strategies import (
     Pick,
     Policy,
 )
+from lb_strategies.telemetry import Instrumentation, instrument
 from lb_strategies.testing import (
     ManualClock,
     Simulation,
@@ -60,7 +63,17 @@ def look(balancer: LoadBalancer) -> float:
     assert_type(stats, dict[Hashable, EndpointStats])
     assert_type(balancer.strategy, LoadBalancingStrategy | None)
     assert_type(balancer.options, BalancerOptions)
+    assert_type([s.ejections_for["hung"] + s.returns for s in stats.values()], list[int])
     return max(s.peak_rtt + s.mean_rtt for s in stats.values() if s.ejected_for is None)
+
+
+def observe(balancer: LoadBalancer, provider: MeterProvider, clock: ManualClock) -> None:
+    instrumentation = instrument(balancer, clock=clock, name="orders", meter_provider=provider)
+    assert_type(instrumentation, Instrumentation)
+    assert_type(instrumentation.name, str)
+    instrumentation.close()
+    instrument(balancer)  # type: ignore[call-overload]  # it reads no clock
+    instrument(object())  # type: ignore[call-overload]
 
 
 class Mine:

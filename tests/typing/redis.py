@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from typing import assert_type
 
@@ -17,6 +18,7 @@ from lb_strategies import (
     LoadBalancer,
     LoadBalancingStrategy,
 )
+from lb_strategies.telemetry import instrument
 from lb_strategies_redis import AsyncRedisCluster, RedisCluster, use_strategy
 
 
@@ -53,6 +55,9 @@ def look(sync: RedisCluster, aio: AsyncRedisCluster) -> None:
     assert_type(aio.load_balancer, LoadBalancer | None)
     assert_type(sync.endpoint_stats(), dict[str, EndpointStats])
     assert_type(aio.endpoint_stats(), dict[str, EndpointStats])
+    instrument(sync, name="orders")
+    instrument(aio).close()
+    instrument(sync, clock=time.perf_counter)  # type: ignore[call-overload]  # it has one
 
 
 def managed(sync: RedisCluster) -> None:
