@@ -17,6 +17,7 @@ class Assessment:
     Args:
         median: low median of the means of those that have answered, in seconds; None if none.
         hung: the endpoints to eject as hung, oldest request first.
+        spared: those out for latency that come back in to make room for them.
         pool: who may be picked; never empty.
         panic: whether the pool is everybody because nobody is healthy.
         probe: who must be picked next, to see how it fares; None if nobody is due.
@@ -24,6 +25,7 @@ class Assessment:
 
     median: float | None
     hung: tuple[EndpointState, ...]
+    spared: tuple[EndpointState, ...]
     pool: tuple[EndpointState, ...]
     panic: bool
     probe: EndpointState | None

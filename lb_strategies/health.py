@@ -70,7 +70,8 @@ class Health:
         states = group.states
         median = self._median(states)
         hung = self._hung(states, median, now)
-        pool = tuple(s for s in states if s.ejected_for is None and s not in hung)
+        spared = self._outliers_out(states)[: max(0, len(hung) - self._room(states))]
+        pool = tuple(s for s in states if (s.ejected_for is None or s in spared) and s not in hung)
         probe = self._due(states, pool, now)
         if self._explores:
             # Those without an answer are explored, one request at a time, and not drawn.
@@ -78,6 +79,7 @@ class Health:
         return Assessment(
             median=median,
             hung=hung,
+            spared=spared,
             pool=pool or states,  # an empty pool serves everyone
             panic=not pool,
             probe=probe,
@@ -120,6 +122,8 @@ class Health:
             else:
                 state.hung_age = 0.0
         group.adopt(assessment, now, now + _CHECK_INTERVAL)
+        for state in assessment.spared:
+            self._spare(state, group, now)
         for state in assessment.hung:
             self._eject(state, group, Ejection.HUNG, now)
         if not self._remembers:  # a policy with estimates of its own wants every answer
@@ -175,7 +179,13 @@ class Health:
         if not ages:
             return ()
         old = sorted((p for p in ages if p[0] > limit), key=lambda p: p[0], reverse=True)
-        return tuple(s for _, s in old[: self._room(states)])
+        return tuple(s for _, s in old[: self._room(states) + len(self._outliers_out(states))])
+
+    @staticmethod
+    def _outliers_out(states: tuple[EndpointState, ...]) -> tuple[EndpointState, ...]:
+        """Return those out for latency, the mildest first: they make room for a hung one."""
+        out = [s for s in states if s.ejected_for is Ejection.LATENCY]
+        return tuple(sorted(out, key=lambda s: s.mean.log))
 
     def _age(self, state: EndpointState, now: float) -> float:
         """Greatest age among the oldest requests, in seconds of the most common operation.
@@ -359,6 +369,14 @@ class Health:
             oldest=self._age(state, now),
             now=now,
         )
+
+    def _spare(self, state: EndpointState, group: Group, now: float) -> None:
+        """Let an outlier back in, as slow as it is: a hung endpoint answers nobody at all."""
+        self._journal.spared(state, group.states, now=now)
+        state.ejected_for = None
+        state.returns += 1
+        state.outliers = 0
+        group.stale()
 
     def _readmit(self, state: EndpointState, rtt: float, median: float, now: float) -> None:
         """Let `state` compete again after a probe that took `rtt`.

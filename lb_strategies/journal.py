@@ -23,6 +23,7 @@ _EJECTED: Final = (
     "succeeded=%d/%d oldest_request=%.6fs pool=%d/%d"
 )
 _RETURNED: Final = "returned %s: reason=%s out_for=%.3fs probe=%.6fs median=%.6fs pool=%d/%d"
+_SPARED: Final = "returned %s: reason=%s out_for=%.3fs, a hung one takes its place, pool=%d/%d"
 
 
 class Journal:
@@ -101,6 +102,28 @@ class Journal:
             now - state.ejected_at,
             rtt,
             median,
+            in_pool + 1,
+            all_of_them,
+        )
+
+    def spared(
+        self, state: EndpointState, states: tuple[EndpointState, ...], *, now: float
+    ) -> None:
+        """Note that `state` is about to come back unproven, because another one is worse.
+
+        Args:
+            state: what is known of it.
+            states: the candidates that it joins, itself among them.
+            now: monotonic time in seconds.
+        """
+        in_pool, all_of_them = _pool(states)
+        out_for = now - state.ejected_at
+        self._note(
+            logging.INFO,
+            _SPARED,
+            state.endpoint,
+            _reason(state),
+            out_for,
             in_pool + 1,
             all_of_them,
         )

@@ -20,7 +20,8 @@ def test_a_new_group_serves_everyone_and_asks_to_be_looked_at() -> None:
 def test_an_assessment_is_used_for_the_next_picks() -> None:
     new = group()
     a, b = new.states
-    new.adopt(Assessment(median=0.001, hung=(), pool=(a,), panic=True, probe=b), 1.0, 1.01)
+    seen = Assessment(median=0.001, hung=(), spared=(), pool=(a,), panic=True, probe=b)
+    new.adopt(seen, 1.0, 1.01)
     assert (new.median, new.pool, new.panic, new.probe) == (0.001, (a,), True, b)
 
 

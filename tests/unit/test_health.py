@@ -229,6 +229,33 @@ def test_the_longest_hung_go_first_and_half_stay() -> None:
     assert ejected(target, now=now + 1.0) == {"a", "b"}
 
 
+def test_a_hung_endpoint_takes_the_place_of_the_mildest_outlier() -> None:
+    """One of three may be out: noise on b must not keep a, which answers nobody, in the pool."""
+    target, now = settled()
+    now = answer(target, "b", now=now, rtt=4 * MS)
+    assert ejected(target, now=now) == {"b"}
+    target.begin("a", now=now)
+    now += 0.060
+    assert target.choose(ABC, now=now) != "a"
+    look(target, ABC, now=now)
+    assert ejected(target, now=now) == {"a"}
+    after = target.snapshot(now=now)
+    assert (after["b"].returns, after["a"].ejections_for["hung"]) == (1, 1)
+    assert after["b"].mean_rtt > 2 * MS  # as slow as it is: it has proved nothing
+
+
+def test_no_more_outliers_come_back_than_are_hung() -> None:
+    names = tuple("abcdef")
+    target, now = settled(names)
+    for name, rtt in (("d", 4 * MS), ("e", 6 * MS), ("f", 8 * MS)):
+        now = answer(target, name, now=now, rtt=rtt)
+    assert ejected(target, now=now) == set("def")
+    target.begin("a", now=now)
+    now += 0.060
+    look(target, names, now=now)
+    assert ejected(target, now=now) == set("aef")
+
+
 def test_a_hung_request_is_seen_behind_blocking_ones() -> None:
     """What a blocking read usually takes is unknown; twenty of them say nothing."""
     target, now = settled(strategy=HYBRID)

@@ -143,6 +143,21 @@ def test_a_return_is_logged_once_with_its_probe_and_how_long_it_took(
     assert len(log.records) == 1
 
 
+def test_an_outlier_that_makes_room_for_a_hung_one_returns_in_a_line_of_its_own(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    target, now = settled()
+    now = answer(target, "b", now=now, rtt=4 * MS)
+    target.begin("a", now=now)
+    log.clear()
+    look(target, ABC, now=now + 0.060)
+    returned, out = (record.getMessage() for record in log.records)
+    assert returned.startswith("returned b: reason=latency out_for=0.0")
+    assert returned.endswith("s, a hung one takes its place, pool=3/3")
+    assert out.startswith("ejected a: reason=hung ")
+    assert out.endswith(" pool=2/3")
+
+
 def test_a_probe_that_does_not_convince_is_no_line(log: pytest.LogCaptureFixture) -> None:
     target, now = settled(options=BalancerOptions(probe_jitter=0.0))
     fail(target, "a", now=now)
