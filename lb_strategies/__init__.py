@@ -5,6 +5,7 @@ Everything public is here; deep imports are never needed.
 
 from .balancer import LoadBalancer
 from .endpoint import EndpointStats
+from .endpoint_policy import EndpointPolicy
 from .errors import LoadBalancerError, NoEndpointError
 from .options import BalancerOptions
 from .pick import Outcome, Pick
@@ -14,6 +15,7 @@ from .strategy import LoadBalancingStrategy
 __all__ = [
     "BalancerOptions",
     "Candidate",
+    "EndpointPolicy",
     "EndpointStats",
     "LoadBalancer",
     "LoadBalancerError",
