@@ -5,8 +5,9 @@
 built. With one of redis-py's own strategies, or none, they are exactly upstream's.
 """
 
+from ._addresses import EndpointRefusedError
 from ._use import use_strategy
 from .aio import AsyncRedisCluster
 from .sync import RedisCluster
 
-__all__ = ["AsyncRedisCluster", "RedisCluster", "use_strategy"]
+__all__ = ["AsyncRedisCluster", "EndpointRefusedError", "RedisCluster", "use_strategy"]

@@ -7,11 +7,12 @@ from contextvars import ContextVar, Token
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import TryAgainError
+from redis.exceptions import AskError, TryAgainError
 
 from lb_strategies import Outcome, Pick
 
 from ._errors import DENIED, UNFIT, Unfit, outcome_of
+from ._redirects import Unconfirmed, localise
 
 if TYPE_CHECKING:
     from ._lag import LoopLag
@@ -77,6 +78,10 @@ class Attempt:
             return Unfit(error)
         return error
 
+    def astray(self, error: AskError) -> Exception:
+        """Return what redis-py should make of a redirect to a node that nobody knows."""
+        return Unconfirmed(error)
+
     def has_alternative(self) -> bool:
         """Whether the command could go to a node that it has not tried."""
         return self.shard is not None and not self.shard.everyone.issubset(
@@ -116,6 +121,17 @@ class Attempt:
         is_timed = self.is_timed and self.shard is not None  # only reads teach a latency
         outcome = _told(outcome, is_timed=is_timed, lag=lag, started_at=started_at, now=now)
         self.pick.done(outcome, now=now, started_at=started_at)
+
+
+class Uncounted(Attempt):
+    """A command that is neither load nor sample: one that waits for data."""
+
+    def __init__(self) -> None:
+        self.shard = None
+        self.tried = ()
+
+    def hop(self, name: str, router: Router) -> None:
+        """Let it pass: nothing is counted."""
 
 
 class PipelineCall:
@@ -195,6 +211,10 @@ class PipelineCall:
         """Return what redis-py should make of an error reply: the parts see to that."""
         return error
 
+    def astray(self, error: AskError) -> Exception:
+        """Redirects of a pipeline are run again one by one, those of a transaction moved."""
+        return error
+
     def hop(self, name: str, router: Router) -> None:
         """Redirects of a pipeline are run again one by one, as attempts of their own."""
 
@@ -221,10 +241,14 @@ def _told(
     return outcome
 
 
-def watch_replies(connection: Any) -> None:
+def watch_replies(connection: Any, manager: Any) -> None:
     """Let the current attempt see the error replies that `connection` parses.
 
     Set on the one parser, so that replies which are no errors cost nothing.
+
+    Args:
+        connection: to a node of the cluster.
+        manager: of the client's topology, where redirects are looked up.
     """
     parser = connection._parser
     original = type(parser).parse_error
@@ -232,6 +256,10 @@ def watch_replies(connection: Any) -> None:
     def parse_error(response: str) -> Exception:
         error: Exception = original(response)
         attempt = current.get()
+        if isinstance(error, AskError):
+            is_known = localise(error, connection, manager)
+            if attempt is not None and not is_known:
+                return attempt.astray(error)
         return error if attempt is None else attempt.replied(error)
 
     parser.parse_error = parse_error

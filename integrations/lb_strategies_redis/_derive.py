@@ -26,8 +26,8 @@ def derive(factory: Factory, base: Any) -> Any:
 
 
 def is_derived(cls: type, factory: Factory) -> bool:
-    """Whether `cls` was made by `factory`."""
-    return bool(getattr(cls, "_lb_origin", (None,))[0] is factory)
+    """Whether `cls` itself was made by `factory`."""
+    return bool(cls.__dict__.get("_lb_origin", (None,))[0] is factory)
 
 
 def adopt(target: Any, factory: Factory) -> None:
@@ -36,7 +36,7 @@ def adopt(target: Any, factory: Factory) -> None:
     Only this object changes, and only in the methods that the factory defines.
     """
     base: Any = type(target)
-    if not is_derived(base, factory):
+    if not any(is_derived(cls, factory) for cls in base.__mro__):
         target.__class__ = derive(factory, base)
 
 

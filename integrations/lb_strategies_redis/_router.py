@@ -11,7 +11,16 @@ from redis.cluster import LoadBalancer as UpstreamLoadBalancer
 from redis.commands import READ_COMMANDS
 from redis.exceptions import SlotNotCoveredError
 
-from lb_strategies import BalancerOptions, LoadBalancer, LoadBalancingStrategy, Pick, Policy
+from lb_strategies import (
+    BalancerOptions,
+    EndpointPolicy,
+    LoadBalancer,
+    LoadBalancingStrategy,
+    Pick,
+    Policy,
+)
+
+from ._addresses import Addresses
 
 _REFRESH_INTERVAL: Final = 1.0
 """Seconds between topology refreshes that reads failing on replicas may cause."""
@@ -83,6 +92,7 @@ class Router:
         strategy: one of ours, or a policy.
         options: of the balancer.
         read_commands: names, in capitals, of reads that redis-py does not know as such.
+        endpoint_policy: which addresses may be dialled.
     """
 
     def __init__(
@@ -90,12 +100,16 @@ class Router:
         strategy: LoadBalancingStrategy | Policy,
         options: BalancerOptions | None,
         read_commands: Collection[str] = (),
+        endpoint_policy: EndpointPolicy | None = None,
     ) -> None:
         self.balancer = LoadBalancer(strategy, options=options)
         self.reads = frozenset((*READ_COMMANDS, *read_commands))
         """Names of the commands that a replica can answer, in capitals."""
         self._added = read_commands
         self._replicas_only = strategy is LoadBalancingStrategy.LATENCY_BASED_REPLICAS
+        self.addresses = Addresses(endpoint_policy)
+        self.refreshes = 0
+        """Topology refreshes under way."""
         self.shards: dict[int, Shard] = {}
         """By the identity of a list in the slots cache, which many slots share."""
         self._refreshed_at = float("-inf")
@@ -111,7 +125,7 @@ class Router:
 
     def _add(self, slot: object, nodes: list[Any] | None) -> Shard:
         if not nodes:
-            raise SlotNotCoveredError(f'Slot "{slot}" is not covered by the cluster.')
+            raise self.uncovered(slot)
         if len(self.shards) >= _MOST_SHARDS:
             self.shards.clear()
         shard = Shard(self.balancer, nodes, replicas_only=self._replicas_only)
@@ -135,6 +149,11 @@ class Router:
             known = commands.get(name.lower())
             if isinstance(known, dict) and "write" in known["flags"]:
                 raise ValueError(f"read_commands has {name!r}, which the server calls a write")
+
+    def uncovered(self, slot: object) -> SlotNotCoveredError:
+        """Return the error for a slot that no node serves, as far as is known."""
+        note = self.addresses.note()
+        return SlotNotCoveredError(f'Slot "{slot}" is not covered by the cluster{note}.')
 
     def slots_moved(self) -> None:
         """Look at the slots cache anew: a failover reorders its lists in place."""

@@ -12,6 +12,7 @@ from redis.cluster import LoadBalancingStrategy as UpstreamStrategy
 
 from lb_strategies import (
     BalancerOptions,
+    EndpointPolicy,
     EndpointStats,
     LoadBalancer,
     LoadBalancingStrategy,
@@ -40,15 +41,18 @@ class Selection:
         strategy: LoadBalancingStrategy | Policy | str | UpstreamStrategy | None,
         options: BalancerOptions | None,
         read_commands: Iterable[str] = (),
+        endpoint_policy: EndpointPolicy | None = None,
     ) -> Selection:
         """Check what the user passed.
 
         Raises:
             ValueError: unknown strategy, an empty name, or options that nothing would use.
-            TypeError: `options` or `read_commands` is of another type.
+            TypeError: `options`, `read_commands` or `endpoint_policy` is of another type.
         """
         if options is not None and not isinstance(options, BalancerOptions):
             raise TypeError(f"balancer_options must be a BalancerOptions, got {options!r}")
+        if endpoint_policy is not None and not isinstance(endpoint_policy, EndpointPolicy):
+            raise TypeError(f"endpoint_policy must be an EndpointPolicy, got {endpoint_policy!r}")
         reads = _names(read_commands)
         parsed: LoadBalancingStrategy | Policy | None
         if strategy is None or isinstance(strategy, Policy):
@@ -61,10 +65,12 @@ class Selection:
         elif isinstance(parsed, LoadBalancingStrategy) and parsed.value in names:
             upstream = names[parsed.value]
         else:
-            return cls(UpstreamStrategy.ROUND_ROBIN, Router(parsed, options, reads))
+            router = Router(parsed, options, reads, endpoint_policy)
+            return cls(UpstreamStrategy.ROUND_ROBIN, router)
         for name, is_given in (
             ("balancer_options", options is not None),
             ("read_commands", bool(reads)),
+            ("endpoint_policy", endpoint_policy is not None),
         ):
             if is_given:
                 raise ValueError(

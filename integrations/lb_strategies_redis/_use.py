@@ -9,7 +9,13 @@ from typing import Any
 import redis.asyncio.cluster
 import redis.cluster
 
-from lb_strategies import BalancerOptions, LoadBalancer, LoadBalancingStrategy, Policy
+from lb_strategies import (
+    BalancerOptions,
+    EndpointPolicy,
+    LoadBalancer,
+    LoadBalancingStrategy,
+    Policy,
+)
 
 from . import aio, sync
 from ._selection import Selection
@@ -21,6 +27,7 @@ def use_strategy(
     *,
     balancer_options: BalancerOptions | None = None,
     read_commands: Iterable[str] = (),
+    endpoint_policy: EndpointPolicy | None = None,
 ) -> LoadBalancer | None:
     """Give an existing cluster client a strategy; it stays the same object.
 
@@ -33,6 +40,7 @@ def use_strategy(
             redis-py's own four restores the client's own code.
         balancer_options: tunables of our strategies.
         read_commands: names of further commands that replicas shall answer.
+        endpoint_policy: which of the addresses that servers name may be dialled.
 
     Returns:
         The balancer, or None with a strategy of redis-py's own.
@@ -43,7 +51,7 @@ def use_strategy(
             `read_commands` that the server calls a write; the client is then as it was.
     """
     shell = _shell(client)
-    selection = Selection.parse(strategy, balancer_options, read_commands)
+    selection = Selection.parse(strategy, balancer_options, read_commands, endpoint_policy)
     target: Any = client
     could_read = target.read_from_replicas or target.load_balancing_strategy is not None
     if selection.router is None:

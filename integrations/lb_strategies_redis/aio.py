@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import redis.asyncio.cluster
 import redis.cluster
 
-from lb_strategies import BalancerOptions, LoadBalancingStrategy, Pick, Policy
+from lb_strategies import BalancerOptions, EndpointPolicy, LoadBalancingStrategy, Pick, Policy
 
+from ._addresses import split, unbind
 from ._attempt import (
     BLOCKING,
     Attempt,
     PipelineCall,
+    Uncounted,
     connected,
     current,
     is_blocking,
@@ -26,6 +28,8 @@ from ._errors import TRANSPORT, unwrap
 from ._lag import LoopLag
 from ._pipeline_aio import node_class, pipeline_class
 from ._policies import has_one_key, resolve_reads, restore
+from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
+from ._redirects_aio import Asking, guarded_manager_class
 from ._router import BalancerSlot, Router, Shard, primary_only, router_of
 from ._selection import BalancedClient, Selection
 
@@ -43,11 +47,13 @@ class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
         balancer_options: tunables of our strategies.
         read_commands: names of further commands that replicas shall answer, beyond those that
             redis-py knows as reads: ``("PFCOUNT", "TOUCH")``, or reads of a module.
+        endpoint_policy: which of the addresses that servers name may be dialled. None: those
+            that nodes which are known confirm.
 
     Raises:
         ValueError: unknown strategy, options without a strategy of ours, or a name in
             `read_commands` that the server calls a write (in asyncio with the first command).
-        TypeError: `balancer_options` or `read_commands` is of another type.
+        TypeError: `balancer_options`, `read_commands` or `endpoint_policy` is of another type.
     """
 
     def __init__(
@@ -56,9 +62,12 @@ class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
         load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
         balancer_options: BalancerOptions | None = None,
         read_commands: Iterable[str] = (),
+        endpoint_policy: EndpointPolicy | None = None,
         **kwargs: Any,
     ) -> None:
-        selection = Selection.parse(load_balancing_strategy, balancer_options, read_commands)
+        selection = Selection.parse(
+            load_balancing_strategy, balancer_options, read_commands, endpoint_policy
+        )
         super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
             *args, load_balancing_strategy=selection.upstream, **kwargs
         )
@@ -96,7 +105,12 @@ def attach(client: Any, router: Router) -> None:
         node.connection_kwargs["redis_connect_func"] = client.on_connect
         for connection in node._connections:
             connection.redis_connect_func = client.on_connect
-            watch_replies(connection)
+            watch_replies(connection, manager)
+    router.addresses.bind(manager, client.startup_nodes)
+    if not router.addresses.accept_all(manager.nodes_cache.values()):
+        manager.startup_nodes = {node.name: node for node in client.startup_nodes}
+        client._initialize = True
+        client._lb_last_failed = ""  # so that closing it in this state closes it
     if manager.nodes_cache:
         router.topology_changed(manager.nodes_cache)
 
@@ -105,8 +119,10 @@ def detach(client: Any) -> None:
     """Give `client` and its nodes their own methods back."""
     restore(client)
     release(client, client_class)
-    release(client.nodes_manager, manager_class)
-    client.nodes_manager.read_load_balancer = redis.cluster.LoadBalancer()
+    manager = client.nodes_manager
+    release(manager, manager_class)
+    unbind(manager)
+    manager.read_load_balancer = redis.cluster.LoadBalancer()
     _rebind(client)
     for node in _nodes(client):
         release(node, node_class)
@@ -138,6 +154,7 @@ def _nodes(client: Any) -> list[Any]:
 
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
+    base = guarded_manager_class(base)
 
     class Manager(base):
         __slots__ = ()
@@ -157,8 +174,10 @@ def manager_class(base: Any) -> Any:
                 )
             if read_from_replicas or load_balancing_strategy is not None:
                 node = router.shard(slot, self.slots_cache).choose()
-            else:
+            elif self.slots_cache.get(slot):
                 node = base.get_node_from_slot(self, slot, False, None, **kwargs)
+            else:
+                raise router.uncovered(slot)
             attempt = current.get()
             if attempt is not None:
                 attempt.hop(node.name, router)
@@ -222,11 +241,12 @@ def client_class(base: Any) -> Any:
             denied: tuple[Pick, ...] = ()
             shard = target_node if type(target_node) is Shard else None
             if args[0] in BLOCKING and shard is not None and is_blocking(args):
-                return await base._execute_command(self, shard.choose(), *args, **kwargs)
+                return await self._lb_wait(shard.choose(), args, kwargs)
             lag = self._lb_lag
             lag.has_requests = True
             if lag.is_idle:
                 lag.start()
+            confirmations = 0
             while True:
                 if shard is None:
                     pick = self._lb_router.balancer.begin(
@@ -258,6 +278,10 @@ def client_class(base: Any) -> Any:
                         tried = (*tried, str(attempt.pick.endpoint))
                         denied = attempt.denied
                         continue
+                    if isinstance(error, Unconfirmed) and confirmations < MOST_CONFIRMATIONS:
+                        confirmations += 1
+                        await self.nodes_manager._lb_confirm(error.cause)
+                        continue
                     cause = unwrap(error)
                     if cause is error:
                         raise
@@ -265,6 +289,18 @@ def client_class(base: Any) -> Any:
                 current.reset(token)
                 attempt.succeed(lag)
                 return response
+
+        async def _lb_wait(self, node: Any, args: Any, kwargs: Any, confirmations: int = 0) -> Any:
+            token = current.set(Uncounted())
+            try:
+                return await base._execute_command(self, node, *args, **kwargs)
+            except Unconfirmed as error:
+                if confirmations == MOST_CONFIRMATIONS:
+                    raise error.cause from None
+                await self.nodes_manager._lb_confirm(error.cause)
+            finally:
+                leave(token)
+            return await self._lb_wait(node, args, kwargs, confirmations + 1)
 
         async def initialize(
             self,
@@ -292,14 +328,18 @@ def client_class(base: Any) -> Any:
         def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
             node = base.get_node(self, host, port, node_name)
             attempt = current.get()
-            if attempt is not None and node is not None:
-                attempt.hop(node.name, self._lb_router)  # during a command: an ASK redirect
-            return node
+            if not isinstance(attempt, Attempt):
+                return node
+            # During a command: an ASK redirect.
+            if node is None:  # ... to a node that a refresh has just dropped
+                node = self.nodes_manager._lb_add(*split(node_name))
+            attempt.hop(node.name, self._lb_router)
+            return Asking(node)
 
         async def on_connect(self, connection: Any) -> None:
-            watch_replies(connection)  # hiredis asks only once, on connecting
+            watch_replies(connection, self.nodes_manager)  # hiredis asks only once, on connecting
             await base.on_connect(self, connection)
-            watch_replies(connection)  # RESP3 brings a parser of its own
+            watch_replies(connection, self.nodes_manager)  # RESP3 brings a parser of its own
             connected()
 
         async def _execute_pipeline_by_slot(self, command: str, slots_to_args: Any) -> list[Any]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis.cluster
 
-from lb_strategies import BalancerOptions, LoadBalancingStrategy, Pick, Policy
+from lb_strategies import BalancerOptions, EndpointPolicy, LoadBalancingStrategy, Pick, Policy
 
+from ._addresses import split, unbind
 from ._attempt import (
     BLOCKING,
     Attempt,
     PipelineCall,
+    Uncounted,
     connected,
     current,
     is_blocking,
@@ -26,6 +28,13 @@ from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, unwrap
 from ._pipeline_sync import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
+from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
+from ._redirects_sync import (
+    first_connection_class,
+    guarded_manager_class,
+    opening_class,
+    server_class,
+)
 from ._router import BalancerSlot, Router, Shard, primary_only, router_of
 from ._selection import BalancedClient, Selection
 
@@ -41,11 +50,13 @@ class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
         balancer_options: tunables of our strategies.
         read_commands: names of further commands that replicas shall answer, beyond those that
             redis-py knows as reads: ``("PFCOUNT", "TOUCH")``, or reads of a module.
+        endpoint_policy: which of the addresses that servers name may be dialled. None: those
+            that nodes which are known confirm.
 
     Raises:
         ValueError: unknown strategy, options without a strategy of ours, or a name in
             `read_commands` that the server calls a write (in asyncio with the first command).
-        TypeError: `balancer_options` or `read_commands` is of another type.
+        TypeError: `balancer_options`, `read_commands` or `endpoint_policy` is of another type.
     """
 
     def __init__(
@@ -54,14 +65,24 @@ class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
         load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
         balancer_options: BalancerOptions | None = None,
         read_commands: Iterable[str] = (),
+        endpoint_policy: EndpointPolicy | None = None,
         **kwargs: Any,
     ) -> None:
-        selection = Selection.parse(load_balancing_strategy, balancer_options, read_commands)
+        selection = Selection.parse(
+            load_balancing_strategy, balancer_options, read_commands, endpoint_policy
+        )
+        router = selection.router
+        if router is not None:
+            router.addresses.remap = kwargs.get("address_remap")
+            kwargs["address_remap"] = router.addresses
+            self._lb_router = router
+            adopt(self, opening_class)
         super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
             *args, load_balancing_strategy=selection.upstream, **kwargs
         )
-        if selection.router is not None:
-            attach(self, selection.router)
+        if router is not None:
+            release(self, opening_class)
+            attach(self, router)
 
     if TYPE_CHECKING:  # the methods are upstream's, which do not say that they return Self
 
@@ -78,22 +99,32 @@ def attach(client: Any, router: Router) -> None:
     manager = client.nodes_manager
     client._lb_router = router
     manager.read_load_balancer = BalancerSlot(router)
+    router.addresses.bind(manager, client.startup_nodes)
     adopt(client, client_class)
     adopt(manager, manager_class)
     resolve_reads(client)
     manager.connection_kwargs["redis_connect_func"] = client.on_connect
     for node in _nodes(client):
         if node.redis_connection is not None:
-            _adopt_pool(node.redis_connection.connection_pool, client.on_connect)
-    router.topology_changed(manager.nodes_cache)
+            _adopt_server(node.redis_connection, manager)
+    if router.addresses.accept_all(manager.nodes_cache.values()):
+        router.topology_changed(manager.nodes_cache)
+    else:  # of a client that something else built
+        manager.startup_nodes = {node.name: node for node in client.startup_nodes}
+        manager.initialize()
 
 
 def detach(client: Any) -> None:
     """Give `client` its own methods back; its connections keep ours, which then do nothing."""
     restore(client)
     release(client, client_class)
-    release(client.nodes_manager, manager_class)
-    client.nodes_manager.read_load_balancer = redis.cluster.LoadBalancer()
+    manager = client.nodes_manager
+    release(manager, manager_class)
+    unbind(manager)
+    manager.read_load_balancer = redis.cluster.LoadBalancer()
+    for node in _nodes(client):
+        if node.redis_connection is not None:
+            release(node.redis_connection, server_class)
 
 
 def reconnect(client: Any) -> None:
@@ -108,34 +139,43 @@ def reconnect(client: Any) -> None:
 
 def _nodes(client: Any) -> Iterator[Any]:
     manager = client.nodes_manager
-    return chain(list(manager.nodes_cache.values()), list(manager.startup_nodes.values()))
+    return chain(
+        client.startup_nodes,
+        list(manager.startup_nodes.values()),
+        list(manager.nodes_cache.values()),
+    )
 
 
 _POOL_LISTS = ("_available_connections", "_in_use_connections", "_connections")
 
 
-def _adopt_pool(pool: Any, on_connect: Any) -> None:
-    """Let the connections of `pool`, those to come and those there are, report to us."""
+def _adopt_server(server: Any, manager: Any) -> None:
+    """Let the client of one node and its connections, also those to come, report to us."""
+    pool = server.connection_pool
     base = getattr(pool, "connection_class", None)
     if not isinstance(base, type):
         return  # a test double
+    adopt(server, server_class)
     factory = connection_class
     if getattr(pool, "cache", None) is not None:
         factory = caching_connection_class
         adopt(pool, caching_pool_class)
+    on_connect = manager.connection_kwargs["redis_connect_func"]
     pool.connection_kwargs["redis_connect_func"] = on_connect
     known = (getattr(pool, name, ()) for name in _POOL_LISTS)
     for connection in list(chain.from_iterable(known)):
         inner = getattr(connection, "_conn", connection)  # under a client-side cache
+        release(inner, first_connection_class)
         adopt(inner, factory)
         inner.redis_connect_func = on_connect
-        watch_replies(inner)
+        watch_replies(inner, manager)
     if not is_derived(base, factory):
         pool.connection_class = derive(factory, base)
 
 
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
+    base = guarded_manager_class(base)
 
     class Manager(base):
         __slots__ = ()
@@ -156,8 +196,10 @@ def manager_class(base: Any) -> Any:
                 )
             if read_from_replicas or load_balancing_strategy is not None:
                 node = router.shard(slot, self.slots_cache).choose()
-            else:
+            elif self.slots_cache.get(slot):
                 node = base.get_node_from_slot(self, slot, False, None, **kwargs)
+            else:
+                raise router.uncovered(slot)
             attempt = current.get()
             if attempt is not None:
                 attempt.hop(node.name, router)
@@ -188,7 +230,7 @@ def manager_class(base: Any) -> Any:
 
         def create_redis_node(self, host: str, port: int, **kwargs: Any) -> Any:
             created = base.create_redis_node(self, host, port, **kwargs)
-            _adopt_pool(created.connection_pool, self.connection_kwargs["redis_connect_func"])
+            _adopt_server(created, self)
             return created
 
     return Manager
@@ -219,7 +261,8 @@ def command_class(base: Any) -> Any:
             denied: tuple[Pick, ...] = ()
             shard = target_node if type(target_node) is Shard else None
             if args[0] in BLOCKING and shard is not None and is_blocking(args):
-                return base._execute_command(self, shard.choose(), *args, **kwargs)
+                return self._lb_wait(shard.choose(), args, kwargs)
+            confirmations = 0
             while True:
                 if shard is None:
                     pick = self._lb_router.balancer.begin(
@@ -246,6 +289,10 @@ def command_class(base: Any) -> Any:
                         tried = (*tried, str(attempt.pick.endpoint))
                         denied = attempt.denied
                         continue
+                    if isinstance(error, Unconfirmed) and confirmations < MOST_CONFIRMATIONS:
+                        confirmations += 1
+                        self.nodes_manager._lb_confirm(error.cause)
+                        continue
                     cause = unwrap(error)
                     if cause is error:
                         raise
@@ -254,11 +301,25 @@ def command_class(base: Any) -> Any:
                 attempt.succeed()
                 return response
 
+        def _lb_wait(self, node: Any, args: Any, kwargs: Any, confirmations: int = 0) -> Any:
+            token = current.set(Uncounted())
+            try:
+                return base._execute_command(self, node, *args, **kwargs)
+            except Unconfirmed as error:
+                if confirmations == MOST_CONFIRMATIONS:
+                    raise error.cause from None
+                self.nodes_manager._lb_confirm(error.cause)
+            finally:
+                current.reset(token)
+            return self._lb_wait(node, args, kwargs, confirmations + 1)
+
         def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
             node = base.get_node(self, host, port, node_name)
             attempt = current.get()
-            if attempt is not None and node is not None:
-                attempt.hop(node.name, self._lb_router)  # during a command: an ASK redirect
+            if isinstance(attempt, Attempt):  # during a command: an ASK redirect
+                if node is None:  # ... to a node that a refresh has just dropped
+                    node = self.nodes_manager._lb_add(*split(node_name))
+                attempt.hop(node.name, self._lb_router)
             return node
 
     return Commands
@@ -270,9 +331,9 @@ def client_class(base: Any) -> Any:
 
     class Client(*mixin, command_class(base)):  # type: ignore[misc]  # a dynamic base
         def on_connect(self, connection: Any) -> None:
-            watch_replies(connection)  # hiredis asks only once, on connecting
+            watch_replies(connection, self.nodes_manager)  # hiredis asks only once, on connecting
             base.on_connect(self, connection)
-            watch_replies(connection)  # RESP3 brings a parser of its own
+            watch_replies(connection, self.nodes_manager)  # RESP3 brings a parser of its own
             connected()
 
         def _execute_pipeline_by_slot(self, command: str, slots_to_args: Any) -> list[Any]:

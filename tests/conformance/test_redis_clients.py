@@ -49,7 +49,12 @@ def test_what_is_added_is_the_same_for_both(name: str) -> None:
 def test_the_constructors_take_the_same_keywords() -> None:
     assert parameters(RedisCluster.__init__) == parameters(AsyncRedisCluster.__init__)
     keywords = [name for name, kind, _ in parameters(RedisCluster.__init__) if kind.name[0] == "K"]
-    assert keywords == ["load_balancing_strategy", "balancer_options", "read_commands"]
+    assert keywords == [
+        "load_balancing_strategy",
+        "balancer_options",
+        "read_commands",
+        "endpoint_policy",
+    ]
     assert (inspect.getdoc(RedisCluster) or "").split("Args:")[1] == (
         inspect.getdoc(AsyncRedisCluster) or ""
     ).split("Args:")[1]
@@ -61,11 +66,13 @@ def test_use_strategy_takes_what_the_constructors_take() -> None:
         ("strategy", inspect.Parameter.empty),
         ("balancer_options", None),
         ("read_commands", ()),
+        ("endpoint_policy", None),
     ]
 
 
 def test_the_public_names() -> None:
-    assert lb_strategies_redis.__all__ == ["AsyncRedisCluster", "RedisCluster", "use_strategy"]
+    names = ["AsyncRedisCluster", "EndpointRefusedError", "RedisCluster", "use_strategy"]
+    assert lb_strategies_redis.__all__ == names
     assert all(hasattr(lb_strategies_redis, name) for name in lb_strategies_redis.__all__)
 
 

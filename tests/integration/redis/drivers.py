@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import redis.asyncio.cluster
 import redis.asyncio.retry
@@ -21,7 +21,6 @@ import redis.cluster
 import redis.retry
 from redis.backoff import NoBackoff
 
-from bench.servers.redis import RedisClusterServers
 from lb_strategies import EndpointStats, LoadBalancer
 from lb_strategies_redis import AsyncRedisCluster, RedisCluster
 
@@ -38,6 +37,16 @@ class Address:
 
     host: str
     port: int
+
+
+class Place(Protocol):
+    """Where a client starts: a cluster, or one server."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
 
 
 @dataclass
@@ -276,9 +285,6 @@ class AsyncDriver(Driver):
         await self.client.aclose()
 
 
-Servers: TypeAlias = RedisClusterServers | Address
-
-
 def assert_answered(driver: Driver, count: int, *, before: int = 0, endpoint: str = "") -> None:
     """Assert that `count` more requests than `before` were answered and counted.
 
@@ -309,12 +315,12 @@ class Connector:
         self.mode: Mode = mode
         self._drivers: list[Driver] = []
 
-    async def ours(self, servers: Servers, strategy: Any, **options: Any) -> Driver:
+    async def ours(self, servers: Place, strategy: Any, **options: Any) -> Driver:
         """Return a client of our class."""
         upstream = RedisCluster if self.mode == "sync" else AsyncRedisCluster
         return await self.of(upstream, servers, load_balancing_strategy=strategy, **options)
 
-    async def stock(self, servers: Servers, **options: Any) -> Driver:
+    async def stock(self, servers: Place, **options: Any) -> Driver:
         """Return a client of redis-py's own class."""
         return await self.of(self.stock_class, servers, **options)
 
@@ -335,7 +341,7 @@ class Connector:
     async def of(
         self,
         cls: Any,
-        servers: Servers,
+        servers: Place,
         *,
         initialize: bool = True,
         **options: Any,

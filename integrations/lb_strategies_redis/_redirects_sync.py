@@ -1,0 +1,120 @@
+"""The synchronous client's part in dialling only what may be dialled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis.cluster
+from redis.exceptions import RedisError
+
+from ._addresses import Addresses, refreshing
+from ._derive import adopt
+from ._redirects import confirmation
+from ._router import router_of
+
+
+def guarded_manager_class(base: Any) -> Any:
+    """Return a ``NodesManager`` that adds no node before nodes it knows have confirmed it."""
+
+    class Guarded(base):
+        __slots__ = ()
+
+        def initialize(self, additional: Any = None, *args: Any, **kwargs: Any) -> None:
+            router = router_of(self)
+            if router is None:
+                base.initialize(self, additional, *args, **kwargs)
+                return
+            # What a server has named is not asked: that is what is to be found out.
+            kwargs.pop("additional_startup_nodes_info", None)
+            token = refreshing.set(router.addresses)
+            try:
+                base.initialize(self, None, *args, **kwargs)
+            finally:
+                refreshing.reset(token)
+
+        def move_slot(self, e: Any) -> None:
+            if router_of(self) is not None:
+                self._lb_confirm(e)
+                self.slots_cache.setdefault(e.slot_id, [])
+            base.move_slot(self, e)
+
+        def _lb_confirm(self, error: Any) -> None:
+            """Have known nodes confirm the target of a redirect; it is a node afterwards."""
+            plan = confirmation(self, error)
+            answer = None
+            while True:
+                try:
+                    node = plan.send(answer)
+                except StopIteration as end:
+                    if end.value:
+                        self._lb_add(error.host, error.port)
+                    return
+                if node is None:
+                    self.initialize()
+                else:
+                    answer = self._lb_listing(node)
+
+        def _lb_listing(self, node: Any) -> Any:
+            self.create_redis_connections([node])
+            try:
+                return node.redis_connection.execute_command("CLUSTER NODES")
+            except RedisError:
+                return None
+
+        def _lb_add(self, host: str, port: int) -> Any:
+            node = redis.cluster.ClusterNode(host, port, redis.cluster.PRIMARY)
+            with self._lock:
+                return self.nodes_cache.setdefault(node.name, node)
+
+    return Guarded
+
+
+def opening_class(base: Any) -> Any:
+    """Return a synchronous client that is being built.
+
+    redis-py asks for CLUSTER SLOTS, and then sends COMMAND to a node that it names, before the
+    client can be opted in.
+    """
+
+    class Opening(base):
+        def on_connect(self, connection: Any) -> None:
+            base.on_connect(self, connection)
+            connection._lb_addresses = self._lb_router.addresses
+            connection._lb_addresses.configure(self.startup_nodes)
+            adopt(connection, first_connection_class)
+
+    return Opening
+
+
+def first_connection_class(base: Any) -> Any:
+    """Return a connection, used while its client is built, that shows what can be dialled."""
+
+    class FirstConnection(base):
+        _lb_sent: tuple[Any, ...] = ()
+        _lb_addresses: Addresses
+
+        def send_command(self, *args: Any, **kwargs: Any) -> None:
+            base.send_command(self, *args, **kwargs)
+            self._lb_sent = args
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            reply = base.read_response(self, *args, **kwargs)
+            if self._lb_sent == ("CLUSTER SLOTS",):
+                return self._lb_addresses.usable(reply, self.host)
+            return reply
+
+    return FirstConnection
+
+
+def server_class(base: Any) -> Any:
+    """Return a ``Redis``, the client of one node, that shows a refresh what can be dialled."""
+
+    class Server(base):
+        def execute_command(self, *args: Any, **kwargs: Any) -> Any:
+            reply = base.execute_command(self, *args, **kwargs)
+            addresses = refreshing.get()
+            if addresses is not None and args == ("CLUSTER SLOTS",):
+                return addresses.usable(reply, self.connection_pool.connection_kwargs["host"])
+            return reply
+
+    return Server

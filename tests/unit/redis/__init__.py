@@ -1,0 +1,1 @@
+"""Parts of the Redis adapter that need no server."""
