@@ -21,6 +21,7 @@ _REFUSED_FOR: Final = 1.0  # seconds until known nodes are asked about an addres
 _MOST_REFUSED: Final = 1024  # addresses remembered
 _STRANGERS: Final = ("handshake", "noaddr")  # nodes that the others have not met yet
 _NOT_ALLOWED: Final = "endpoint_policy allows configured addresses only"
+_UNCONFIRMED: Final = "no known node lists it, which endpoint_policy asks for"
 _NO_ADDRESS: Final = "that is no address"
 
 
@@ -140,7 +141,7 @@ class Addresses:
             raise _refusal(error, _reason(error.host, error.port))
         refused_at = self._refused_at.get((error.host, error.port))
         if refused_at is not None and perf_counter() - refused_at < _REFUSED_FOR:
-            raise self.unconfirmed(error)
+            raise _refusal(error, _UNCONFIRMED)
 
     def is_listed(self, error: AskError, nodes: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a parsed reply to CLUSTER NODES lists the address in a redirect."""
@@ -156,8 +157,8 @@ class Addresses:
         """Return the error for a redirect to an address that no known node has confirmed."""
         if len(self._refused_at) >= _MOST_REFUSED:
             self._refused_at.clear()
-        self._refused_at.setdefault((error.host, error.port), perf_counter())
-        return _refusal(error, "no known node lists it, which endpoint_policy asks for")
+        self._refused_at[error.host, error.port] = perf_counter()
+        return _refusal(error, _UNCONFIRMED)
 
 
 refreshing: ContextVar[Addresses | None] = ContextVar("lb_strategies_refreshing", default=None)

@@ -149,6 +149,42 @@ async def test_a_transaction_is_not_sent_to_an_address_that_no_known_node_lists(
         await connect.close()
 
 
+async def test_a_transaction_on_a_slot_that_is_being_migrated_ends(
+    connect: Connector, growing: RedisClusterServers
+) -> None:
+    """redis-py takes the ASK for a MOVED there, and the two nodes send it to and fro."""
+    source = owner(growing, KEY)
+    client = await connect.ours(growing, "latency_based", retry=connect.retries(3))
+    with half_moved(KEY, source, growing.nodes[2]):
+        with pytest.raises(redis.exceptions.AskError):  # or MOVED, which is a kind of it
+            await client.pipeline([("incr", KEY)], transaction=True)
+        assert client.total("in_flight") == client.total("failures") == 0
+    assert await client.pipeline([("incr", KEY)], transaction=True) == [1]
+
+
+async def refresh(client: Driver, **options: Any) -> None:
+    """Have the client renew its topology."""
+    refreshed = client.client.nodes_manager.initialize(**options)
+    if client.mode == "asyncio":
+        await refreshed
+
+
+async def test_a_node_that_a_server_has_named_is_not_asked_for_the_topology(
+    connect: Connector, lonely: RedisClusterServers, login: dict[str, str], stranger: Stranger
+) -> None:
+    """redis-py would ask it when the nodes that it knows do not tell of every slot."""
+    client = await connect.ours(lonely, "latency_based", **login)
+    manager = client.client.nodes_manager
+    known = dict(manager.startup_nodes)
+    manager.startup_nodes.clear()
+    options = {"additional_startup_nodes_info": [(HOST, stranger.port)]}
+    with pytest.raises(redis.exceptions.RedisClusterException, match="at least one reachable"):
+        await refresh(client, **options)
+    manager.startup_nodes.update(known)
+    await refresh(client)
+    assert await client.get("key:0") == "key:0"
+
+
 async def behind(
     connect: Connector, servers: RedisClusterServers, *liars: Liar, **options: Any
 ) -> Driver:

@@ -147,6 +147,11 @@ def test_an_address_that_nobody_confirmed_is_refused_for_a_while() -> None:
     assert str(found.unconfirmed(error)) == message
     with pytest.raises(EndpointRefusedError, match=message):
         found.check(error)
+    found._refused_at["a", 1] -= 2  # two seconds later
+    found.check(error)
+    found.unconfirmed(error)
+    with pytest.raises(EndpointRefusedError, match=message):
+        found.check(error)
     other = AskError("9 a:2")
     found.localise(other, "asked")
     found.check(other)
