@@ -11,6 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
+from bench.servers.binaries import find_redis_server
 from bench.servers.process import wait_until
 from bench.servers.redis import RedisClusterServers, RedisNode
 from lb_strategies import EndpointPolicy
@@ -228,8 +229,9 @@ async def test_moved_and_ask_are_remapped_like_the_topology(
 
 @pytest.fixture(scope="module")
 def _growing() -> Iterator[RedisClusterServers]:
+    newest = find_redis_server(prefer_wheel=True)
     config = {"cluster-allow-replica-migration": "no"}
-    with RedisClusterServers(primaries=3, replicas=0, config=config) as servers:
+    with RedisClusterServers(primaries=3, replicas=0, binary=newest, config=config) as servers:
         fill(servers)
         yield servers
 
