@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,14 +95,14 @@ async def test_a_redirect_to_an_address_that_no_known_node_lists_is_refused(
     """https://github.com/redis/redis-py/issues/3382: redis-py sends AUTH to whatever is named."""
     client = await connect.ours(lonely, "latency_based", **login)
     say = (command, SAY, 1, KEY, f"{kind} {SLOT} {stranger.endpoint}")
-    asked = refreshes(lonely.nodes)
+    asked, start = refreshes(lonely.nodes), time.perf_counter()
     message = await refused(client, *say)
     assert message.startswith(f"{kind} to {stranger.endpoint} is not followed: no known node")
     assert "endpoint_policy" in message
     for _ in range(10):
         assert await refused(client, *say) == message
-    # Being redirected again and again has the topology refreshed now and then only.
-    assert refreshes(lonely.nodes) - asked < 6
+    # Being redirected again and again has the topology refreshed once a second at most.
+    assert refreshes(lonely.nodes) - asked <= 1 + time.perf_counter() - start
     assert stranger.endpoint not in {node.name for node in client.client.get_nodes()}
     assert await client.set(KEY, "value")
     assert await client.get(KEY) == "value"
@@ -300,10 +301,10 @@ async def test_moved_to_a_node_that_has_just_got_its_first_slot_is_confirmed_and
     empty = growing.nodes[2]
     client = await connect.ours(growing, "latency_based")
     await client.set(KEY, "value")
-    before = refreshes(growing.nodes)
     move(growing, KEY, source, empty)
+    before = refreshes(growing.nodes)
     assert await client.get(KEY) == "value"
-    assert refreshes(growing.nodes) == before + 1 + len(growing.nodes)  # `move` asks each as well
+    assert refreshes(growing.nodes) == before + 1
     assert await client.pipeline([("incr", OTHER)], transaction=True) == [1]
     assert client.total("failures") == client.total("in_flight") == 0
 
@@ -537,6 +538,7 @@ async def test_a_strict_policy_dials_only_what_was_configured(
 ) -> None:
     allowed = owner(lonely, KEY)
     other = the_other(lonely, allowed)
+    theirs = next(f"key:{i}" for i in range(64) if owner_is(other, f"key:{i}"))
     before = connections(other)
     client = await connect.ours(
         allowed,
@@ -546,7 +548,6 @@ async def test_a_strict_policy_dials_only_what_was_configured(
         retry=connect.retries(0),
     )
     assert await client.set(KEY, "v")
-    theirs = next(f"key:{i}" for i in range(64) if owner_is(other, f"key:{i}"))
     message = rf"{other.endpoint} \(endpoint_policy allows configured addresses only"
     for command in (("get", theirs), ("set", theirs, "v")):
         with pytest.raises(redis.exceptions.SlotNotCoveredError, match=message):
@@ -560,16 +561,7 @@ async def test_a_strict_policy_dials_only_what_was_configured(
         )
     assert refreshes([allowed]) == asked  # there is nothing to ask
     assert {node.name for node in client.client.get_nodes()} == {allowed.endpoint}
-    # The read of `before`, this one, and the questions of owner_is.
-    assert connections(other) <= before + 1 + 64
-    names = [e["name"] for e in _client_list(other)]
-    assert names.count("") <= 1, names
-
-
-def _client_list(node: RedisNode) -> list[dict[str, str]]:
-    with node.client() as client:
-        listed: list[dict[str, str]] = client.client_list()
-        return listed
+    assert connections(other) == before + 1  # that is this question's own
 
 
 async def test_a_strict_policy_with_a_list_of_the_whole_cluster_is_like_none(
