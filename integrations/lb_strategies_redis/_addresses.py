@@ -138,10 +138,10 @@ class Addresses:
             EndpointRefusedError: its address is not dialled.
         """
         if getattr(error, "_lb_refused", False):
-            raise _refusal(error, _reason(error.host, error.port))
+            raise _refusal(error, _reason(error.host, error.port)) from error
         refused_at = self._refused_at.get((error.host, error.port))
         if refused_at is not None and perf_counter() - refused_at < _REFUSED_FOR:
-            raise _refusal(error, _UNCONFIRMED)
+            raise _refusal(error, _UNCONFIRMED) from error
 
     def is_listed(self, error: AskError, nodes: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a parsed reply to CLUSTER NODES lists the address in a redirect."""

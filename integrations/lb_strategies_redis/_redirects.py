@@ -71,4 +71,4 @@ def confirmation(manager: Any, error: AskError) -> Generator[Any, Any, bool]:
     for node in islice(list(manager.nodes_cache.values()), _WITNESSES):
         if addresses.is_listed(error, (yield node) or {}):
             return True
-    raise addresses.unconfirmed(error)
+    raise addresses.unconfirmed(error) from error

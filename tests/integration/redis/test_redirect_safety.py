@@ -78,6 +78,7 @@ async def refused(client: Driver, *command: Any) -> str:
     with pytest.raises(EndpointRefusedError) as caught:
         await client.execute_command(*command)
     assert isinstance(caught.value, redis.exceptions.ClusterError)
+    assert isinstance(caught.value.__cause__, redis.exceptions.AskError)
     assert client.total("in_flight") == 0
     return str(caught.value)
 
