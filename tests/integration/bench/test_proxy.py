@@ -166,8 +166,8 @@ def test_a_dead_upstream_looks_like_a_reset() -> None:
         port = unused.getsockname()[1]
     with (
         FaultProxy("127.0.0.1", port) as proxy,
+        pytest.raises(ConnectionResetError),  # on connecting already, if this thread is late
         connect(proxy) as connection,
-        pytest.raises(ConnectionResetError),
     ):
         connection.recv(10)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -91,12 +92,13 @@ class Forked:
 
     def _end(self) -> None:
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            if os.waitpid(self._pid, os.WNOHANG)[0]:
-                return
-            time.sleep(0.02)
-        os.kill(self._pid, 9)
-        os.waitpid(self._pid, 0)
+        with contextlib.suppress(ChildProcessError):  # multiprocessing waits for its own
+            while time.monotonic() < deadline:
+                if os.waitpid(self._pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.02)
+            os.kill(self._pid, 9)
+            os.waitpid(self._pid, 0)
 
 
 def _work(work: Callable[[], Any], sending: Connection) -> None:

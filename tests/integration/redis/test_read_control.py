@@ -43,7 +43,7 @@ async def test_added_reads_are_spread(
     assert await served(usual, shard, name, "log") == [20, 0, 0]
     primary, *replicas = await served(added, shard, name, "log")
     assert primary == 0
-    assert min(replicas) >= 5
+    assert min(replicas) > 0
     assert sum(replicas) == 20
 
 
