@@ -73,7 +73,7 @@ class Pipe(asyncio.Protocol):
         elif self.peer is None or self.peer.transport is None:
             self._early.append(data)
         else:
-            self.peer.transport.write(data)
+            _write(self.peer.transport, data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the other side too."""
@@ -91,7 +91,7 @@ class Pipe(asyncio.Protocol):
     def send_early(self) -> None:
         """Send what came before the upstream connection was there."""
         if self._early and self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.write(b"".join(self._early))
+            _write(self.peer.transport, b"".join(self._early))
             self._early.clear()
 
     def flush(self) -> None:
@@ -101,7 +101,7 @@ class Pipe(asyncio.Protocol):
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             _, came_at, data = self._waiting.popleft()
-            self.peer.transport.write(data)
+            _write(self.peer.transport, data)
             self._proxy.delays.append(now - came_at)
 
     def _hold(self, data: bytes) -> None:
@@ -111,6 +111,12 @@ class Pipe(asyncio.Protocol):
             due_at = max(due_at, self._waiting[-1][0])
         self._waiting.append((due_at, now, data))
         self._proxy.alarm.at(due_at, self.flush)
+
+
+def _write(transport: asyncio.Transport, data: bytes) -> None:
+    """Write, unless the other side has gone meanwhile."""
+    if not transport.is_closing():
+        transport.write(data)
 
 
 class Forwarder:

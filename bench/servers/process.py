@@ -153,14 +153,15 @@ def free_ports(count: int) -> list[int]:
     for port in order:
         if len(chosen) == count:
             break
-        if port not in DEFAULT_PORTS and _is_free(port):
+        if port not in DEFAULT_PORTS and is_free(port):
             chosen.append(port)
     if len(chosen) < count:
         raise RuntimeError(f"only {len(chosen)} of {count} free ports found on 127.0.0.1")
     return chosen
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nothing listens on this loopback port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from bench.servers.binaries import Binary, find_redis_server
-from bench.servers.process import free_ports, wait_until
+from bench.servers.process import free_ports, is_free, wait_until
 from bench.servers.redis_node import HOST, RedisNode, Role
 
 __all__ = ["RedisClusterServers", "RedisNode", "TlsFiles", "ports_in_slots"]
@@ -70,6 +70,7 @@ class RedisClusterServers:
         config: More lines of redis.conf, by option name.
         tls: Listen on a second port with TLS too (``tls_port`` of each node), and use it among
             themselves. Client certificates are checked if there are any.
+        ports: Where the servers listen, primaries first; free ports when None.
     """
 
     def __init__(
@@ -82,9 +83,12 @@ class RedisClusterServers:
         cpus: Collection[int] | None = None,
         config: dict[str, str] | None = None,
         tls: TlsFiles | None = None,
+        ports: Sequence[int] | None = None,
     ) -> None:
         if primaries < 1 or replicas < 0:
             raise ValueError(f"primaries={primaries} must be >= 1, replicas={replicas} >= 0")
+        if ports is not None and len(ports) != primaries * (1 + replicas):
+            raise ValueError(f"{primaries * (1 + replicas)} servers need as many ports: {ports}")
         self.binary = binary or find_redis_server()
         self.nodes: list[RedisNode] = []
         self._primaries = primaries
@@ -93,7 +97,9 @@ class RedisClusterServers:
         self._cpus = cpus
         self._config = config or {}
         self._tls = tls
+        self._ports = ports
         self._stack = ExitStack()
+        self._directory = Path()
 
     @property
     def primaries(self) -> list[RedisNode]:
@@ -117,12 +123,13 @@ class RedisClusterServers:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lb-redis-")))
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="lb-redis-"))
+            self._directory = Path(directory)
             stack.callback(self.stop)
             for _ in range(self._primaries):
-                self._start_node(directory, "primary")
+                self._start_node("primary")
             for _ in range(self._primaries * self._replicas):
-                self._start_node(directory, "replica")
+                self._start_node("replica")
             self._form_cluster()
             self._stack = stack.pop_all()
         return self
@@ -140,12 +147,37 @@ class RedisClusterServers:
         for node in self.nodes:
             node.kill()
 
-    def _start_node(self, directory: Path, role: Role) -> None:
+    def add_replica(self, primary: RedisNode) -> RedisNode:
+        """Start one more replica of ``primary``; return it when every server lists it."""
+        replica = self._start_node("replica")
+        others = [node for node in self.nodes if node is not replica]
+        for other in others:
+            replica.ask("CLUSTER", "MEET", other.host, other.port, self._bus_port(other))
+        wait_until(self._all_know_all, "every server knows the new one")
+        replica.ask("CLUSTER", "REPLICATE", primary.ask("CLUSTER", "MYID"))
+        self.wait_until_ready()
+        self._set_node_timeout(replica)
+        return replica
+
+    def remove_replica(self, replica: RedisNode) -> None:
+        """End a replica for good; return when no server lists it."""
+        name = replica.ask("CLUSTER", "MYID")
+        self.nodes.remove(replica)
+        replica.kill()
+        for node in self.nodes:
+            node.ask("CLUSTER", "FORGET", name)
+        wait_until(self._is_ready, "no server lists the one that has gone")
+
+    def _start_node(self, role: Role) -> RedisNode:
         # A port can be taken between looking and binding; the server then ends at once.
         for attempt in range(START_ATTEMPTS):
             port, bus, tls = free_ports(3)
-            config = directory / f"{port}.conf"
-            config.write_text(self._redis_conf(directory, port, bus, tls))
+            if self._ports is not None:
+                port = self._ports[len(self.nodes)]
+                if not is_free(port):
+                    raise RuntimeError(f"port {port} on {HOST} is in use")
+            config = self._directory / f"{port}.conf"
+            config.write_text(self._redis_conf(port, bus, tls))
             node = RedisNode(self.binary, config, port=port, role=role, cpus=self._cpus)
             if self._tls is not None:
                 node.tls_port = tls
@@ -160,9 +192,10 @@ class RedisClusterServers:
                 raise
             else:
                 self.nodes.append(node)
-                return
+                return node
+        raise AssertionError("the last attempt returns or raises")
 
-    def _redis_conf(self, directory: Path, port: int, bus: int, tls: int) -> str:
+    def _redis_conf(self, port: int, bus: int, tls: int) -> str:
         options = {
             "bind": HOST,
             "port": str(port),
@@ -170,7 +203,7 @@ class RedisClusterServers:
             "cluster-enabled": "yes",
             "cluster-config-file": f"nodes-{port}.conf",
             "cluster-node-timeout": str(round(FORMING_NODE_TIMEOUT * 1000)),
-            "dir": str(directory),
+            "dir": str(self._directory),
             "dbfilename": f"{port}.rdb",
             "save": '""',
             "appendonly": "no",
@@ -205,8 +238,10 @@ class RedisClusterServers:
             replica.ask("CLUSTER", "REPLICATE", primary.ask("CLUSTER", "MYID"))
         self.wait_until_ready()
         for node in self.nodes:
-            milliseconds = round(self._node_timeout * 1000)
-            node.ask("CONFIG", "SET", "cluster-node-timeout", milliseconds)
+            self._set_node_timeout(node)
+
+    def _set_node_timeout(self, node: RedisNode) -> None:
+        node.ask("CONFIG", "SET", "cluster-node-timeout", round(self._node_timeout * 1000))
 
     def wait_until_ready(self, timeout: float = 30.0) -> None:
         """Return when every server agrees on the whole cluster and every replica has its data.

@@ -105,6 +105,8 @@ class RedisNode:
             raise RuntimeError(f"redis-server for {self.endpoint} ended")
         try:
             return bool(self.ask("PING"))
+        except redis.ResponseError:
+            return True  # MASTERDOWN is an answer too; LOADING is of another kind
         except redis.ConnectionError:
             return False
 
