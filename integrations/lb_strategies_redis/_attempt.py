@@ -11,7 +11,7 @@ from redis.exceptions import AskError, TryAgainError
 
 from lb_strategies import Outcome, Pick
 
-from ._errors import DENIED, UNFIT, Unfit, outcome_of
+from ._errors import DENIED, UNFIT, Unfit, is_node_failure, outcome_of
 from ._redirects import Unconfirmed, localise
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Attempt:
     """In flight where this command was denied, until it is known whether others deny it too."""
     is_sent = True
     """Whether the node was asked at all: a client-side cache may answer in its place."""
+    redirected_by: Any = None
+    """The connection on which the last redirect came."""
+    _held: tuple[Any, Any] | None = None
 
     def __init__(self, pick: Pick, shard: Shard | None = None, tried: Collection[str] = ()) -> None:
         self.pick = pick
@@ -68,7 +71,29 @@ class Attempt:
         self.pick.done(Outcome.REDIRECT, now=now)
         operation = self.pick.operation
         self.is_plain = False
+        # It will not answer if asked once more: without this a dead target would be for ever.
+        self.tried = (*self.tried, str(self.pick.endpoint))
         self.pick = router.balancer.begin(name, now=now, operation=operation)
+
+    def hold(self, pool: Any) -> None:
+        """Keep the connection of a redirect out of `pool` until this attempt has ended.
+
+        The synchronous client has given it back by now, and cuts it all the same if the next one
+        cannot be made: under the hands of the thread that has taken it meanwhile.
+        """
+        self._let_go()
+        with pool._lock:
+            idle = getattr(pool, "_available_connections", [])  # a blocking pool has none
+            if self.redirected_by in idle:
+                idle.remove(self.redirected_by)
+                pool._in_use_connections.add(self.redirected_by)
+                self._held = (pool, self.redirected_by)
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            pool, connection = self._held
+            self._held = None
+            pool.release(connection)
 
     def replied(self, error: Exception) -> Exception:
         """Look at an error reply and return what redis-py should make of it."""
@@ -112,6 +137,7 @@ class Attempt:
         self.is_plain = False
 
     def _done(self, outcome: Outcome, lag: LoopLag | None) -> None:
+        self._let_go()
         now = self.ended_at or perf_counter()
         for pick in self.denied:
             pick.done(Outcome.FAILURE if outcome is SUCCESS else Outcome.REDIRECT, now=now)
@@ -144,6 +170,8 @@ class PipelineCall:
     def __init__(self, router: Router) -> None:
         self.router = router
         self.tried: set[str] = set()
+        self.lost: dict[frozenset[str], Exception] = {}
+        """What was wrong with the last node of those shards whose every node has failed."""
         self.is_grouping = False
         """Whether commands are being sorted by node, not yet sent."""
         self.connected_at = 0.0
@@ -154,7 +182,10 @@ class PipelineCall:
 
     def restart(self) -> None:
         """Start an attempt to run the whole pipeline."""
+        if not self.has_alternative():
+            self.tried.clear()  # everybody has failed: once more from the beginning
         self.release()
+        self.lost.clear()
         self.is_grouping = True
 
     def choose(self, shard: Shard) -> Any:
@@ -198,6 +229,23 @@ class PipelineCall:
             self.tried.add(str(pick.endpoint))
         outcome = _told(outcome, is_timed=is_timed, lag=lag, started_at=started_at, now=now)
         pick.done(outcome, now=now, started_at=max(started_at, self.connected_at))
+
+    def refuse(self, shard: Shard) -> None:
+        """Raise at once if every node of `shard` has already failed a command of this attempt."""
+        lost = self.lost.get(shard.everyone)
+        if lost is not None:
+            raise Unfit(lost)
+
+    def give_up(self, shard: Shard, error: BaseException) -> BaseException:
+        """Return what redis-py should make of an error after which no node of `shard` is left.
+
+        It would run each of the commands again as often as if it were the only one, and after
+        that the whole: a pipeline of ten reads could wait for hours for a dead shard.
+        """
+        if not (isinstance(error, Exception) and is_node_failure(error)):
+            return error
+        self.lost[shard.everyone] = error
+        return Unfit(error)
 
     def has_alternative(self) -> bool:
         """Whether the reads that failed can go to a node that has not."""
@@ -260,15 +308,17 @@ def watch_replies(connection: Any, manager: Any) -> None:
             is_known = localise(error, connection, manager)
             if attempt is not None and not is_known:
                 return attempt.astray(error)
+            if type(attempt) is Attempt:
+                attempt.redirected_by = connection
         return error if attempt is None else attempt.replied(error)
 
     parser.parse_error = parse_error
 
 
-def leave(token: Token[Attempt | PipelineCall | None]) -> None:
-    """Make what was current before current again."""
+def leave(token: Token[Any]) -> None:
+    """Give a context variable the value that it had before."""
     try:
-        current.reset(token)
+        token.var.reset(token)
     except ValueError:  # thrown away, and closed in somebody else's context
         return
 

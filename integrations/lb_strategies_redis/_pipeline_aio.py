@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from time import perf_counter
 from typing import Any
 
@@ -9,7 +10,7 @@ from redis.exceptions import NoPermissionError
 
 from ._attempt import PipelineCall, current, is_blocking, leave
 from ._derive import adopt
-from ._errors import CONNECTION_LOST, UnfitReply, is_node_failure, unwrap
+from ._errors import CONNECTION_LOST, Unfit, UnfitReply, is_node_failure, unwrap
 from ._router import Router
 
 
@@ -42,7 +43,7 @@ def pipeline_class(base: Any) -> Any:
             finally:
                 leave(token)
                 call.release()
-            return [unwrap(r) if isinstance(r, UnfitReply) else r for r in results]
+            return [unwrap(r) if isinstance(r, (Unfit, UnfitReply)) else r for r in results]
 
     return Pipeline
 
@@ -55,7 +56,11 @@ def pipeline_strategy_class(base: Any) -> Any:
             call = current.get()
             if isinstance(call, PipelineCall):
                 call.restart()
-            return await base._execute(self, *args, **kwargs)
+            try:
+                return await base._execute(self, *args, **kwargs)
+            except Unfit as error:  # every node of a shard has failed: the rest is for redis-py
+                error.cause.args = error.args
+                raise error.cause from None
 
     return PipelineStrategy
 
@@ -80,6 +85,20 @@ def node_class(base: Any) -> Any:
 
     class Node(base):
         __slots__ = ()
+
+        async def disconnect_free_connections(self) -> None:
+            for connection in self._free:
+                connection.mark_for_reconnect()
+            # Each is out of the pool meanwhile, or another task could connect on it.
+            for _ in range(len(self._free)):
+                if not self._free:
+                    return
+                connection = self._free.popleft()
+                try:
+                    with contextlib.suppress(Exception):  # as redis-py does
+                        await connection.disconnect()
+                finally:
+                    self._free.append(connection)
 
         async def execute_pipeline(self, commands: list[Any]) -> bool:
             call = current.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable
+from contextvars import ContextVar
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +24,7 @@ from ._attempt import (
     leave,
     watch_replies,
 )
+from ._commands import SteadyCommands
 from ._derive import adopt, release
 from ._errors import TRANSPORT, unwrap
 from ._lag import LoopLag
@@ -32,6 +34,13 @@ from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
 from ._redirects_aio import Asking, guarded_manager_class
 from ._router import BalancerSlot, Router, Shard, primary_only, router_of
 from ._selection import BalancedClient, Selection
+
+rereading: ContextVar[bool] = ContextVar("lb_strategies_rereading", default=False)
+"""Whether the topology is being read again: then no connection is cut.
+
+redis-py cuts all of them when a refresh fails or is cancelled, and when it wants one, while other
+tasks wait for answers on them. A refresh that succeeds has each made anew when it is next used.
+"""
 
 
 class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
@@ -97,6 +106,8 @@ def attach(client: Any, router: Router) -> None:
     adopt(client, client_class)
     adopt(manager, manager_class)
     resolve_reads(client)
+    if not isinstance(client.commands_parser, SteadyCommands):
+        client.commands_parser = SteadyCommands(client.commands_parser, manager)
     _rebind(client)
     client.connection_kwargs["redis_connect_func"] = client.on_connect
     manager.connection_kwargs["redis_connect_func"] = client.on_connect
@@ -118,6 +129,8 @@ def attach(client: Any, router: Router) -> None:
 def detach(client: Any) -> None:
     """Give `client` and its nodes their own methods back."""
     restore(client)
+    if isinstance(client.commands_parser, SteadyCommands):
+        client.commands_parser = client.commands_parser.original
     release(client, client_class)
     manager = client.nodes_manager
     release(manager, manager_class)
@@ -200,6 +213,10 @@ def manager_class(base: Any) -> Any:
             if router is not None:
                 router.topology_changed(self.nodes_cache)
 
+        async def aclose(self, *args: Any, **kwargs: Any) -> None:
+            if not rereading.get():
+                await base.aclose(self, *args, **kwargs)
+
     return Manager
 
 
@@ -237,11 +254,17 @@ def client_class(base: Any) -> Any:
 
         async def _execute_command(self, target_node: Any, *args: Any, **kwargs: Any) -> Any:
             outer = current.get()
-            tried: Collection[str] = () if outer is None else outer.tried
+            tried: Collection[str] = ()
             denied: tuple[Pick, ...] = ()
+            pipeline: PipelineCall | None = None
             shard = target_node if type(target_node) is Shard else None
             if args[0] in BLOCKING and shard is not None and is_blocking(args):
                 return await self._lb_wait(shard.choose(), args, kwargs)
+            if outer is not None:
+                tried = outer.tried
+                if shard is not None and isinstance(outer, PipelineCall):
+                    pipeline = outer
+                    pipeline.refuse(shard)
             lag = self._lb_lag
             lag.has_requests = True
             if lag.is_idle:
@@ -275,7 +298,7 @@ def client_class(base: Any) -> Any:
                             self._initialize = self._lb_router.may_refresh()
                             if self._initialize:
                                 self._lb_last_failed = target_node.name
-                        tried = (*tried, str(attempt.pick.endpoint))
+                        tried = (*attempt.tried, str(attempt.pick.endpoint))
                         denied = attempt.denied
                         continue
                     if isinstance(error, Unconfirmed) and confirmations < MOST_CONFIRMATIONS:
@@ -283,6 +306,8 @@ def client_class(base: Any) -> Any:
                         await self.nodes_manager._lb_confirm(error.cause)
                         continue
                     cause = unwrap(error)
+                    if pipeline is not None and shard is not None:
+                        cause = pipeline.give_up(shard, cause)
                     if cause is error:
                         raise
                     raise cause from None
@@ -310,7 +335,11 @@ def client_class(base: Any) -> Any:
             # The refresh that a failed read asked for must not begin at the node that failed.
             last_failed = last_failed_node_name or self._lb_last_failed
             self._lb_last_failed = None
-            await base.initialize(self, additional_startup_nodes_info, last_failed)
+            token = rereading.set(bool(self.nodes_manager.slots_cache))
+            try:
+                await base.initialize(self, additional_startup_nodes_info, last_failed)
+            finally:
+                leave(token)
             try:
                 self._lb_router.check_reads(self.commands_parser.commands)
             except ValueError:
@@ -319,9 +348,12 @@ def client_class(base: Any) -> Any:
             return self
 
         async def aclose(self) -> None:
-            if self._lb_last_failed is not None:
-                # A refresh is due, which to redis-py looks like a client that was never opened.
-                self._lb_last_failed = None
+            if current.get() is not None:
+                # In the middle of a command redis-py means a refresh by it: see `rereading`.
+                self._initialize = True
+                return
+            if self.nodes_manager.slots_cache:
+                # While a refresh is due, redis-py takes an open client for a closed one.
                 self._initialize = False
             await base.aclose(self)
 

@@ -173,6 +173,14 @@ def _adopt_server(server: Any, manager: Any) -> None:
         pool.connection_class = derive(factory, base)
 
 
+def _hold(attempt: Attempt | PipelineCall, manager: Any) -> None:
+    """Keep the connection that has told of a redirect from other threads: see `Attempt.hold`."""
+    if type(attempt) is Attempt and attempt.redirected_by is not None:
+        node = manager.nodes_cache.get(attempt.pick.endpoint)
+        if node is not None and node.redis_connection is not None:
+            attempt.hold(node.redis_connection.connection_pool)
+
+
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
     base = guarded_manager_class(base)
@@ -202,6 +210,7 @@ def manager_class(base: Any) -> Any:
                 raise router.uncovered(slot)
             attempt = current.get()
             if attempt is not None:
+                _hold(attempt, self)
                 attempt.hop(node.name, router)
             return node
 
@@ -286,7 +295,7 @@ def command_class(base: Any) -> Any:
                 except BaseException as error:
                     current.reset(token)
                     if attempt.fail(error):
-                        tried = (*tried, str(attempt.pick.endpoint))
+                        tried = (*attempt.tried, str(attempt.pick.endpoint))
                         denied = attempt.denied
                         continue
                     if isinstance(error, Unconfirmed) and confirmations < MOST_CONFIRMATIONS:
@@ -319,6 +328,7 @@ def command_class(base: Any) -> Any:
             if isinstance(attempt, Attempt):  # during a command: an ASK redirect
                 if node is None:  # ... to a node that a refresh has just dropped
                     node = self.nodes_manager._lb_add(*split(node_name))
+                _hold(attempt, self.nodes_manager)
                 attempt.hop(node.name, self._lb_router)
             return node
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from bench.servers.process import wait_until
-from bench.servers.redis import RedisClusterServers, RedisNode
+from bench.servers.redis import RedisClusterServers, RedisNode, ports_in_slots
 
 KEYS = tuple(f"key:{i}" for i in range(64))
 """Keys that every cluster holds, with values of the same name."""
@@ -109,6 +110,11 @@ def owner(servers: RedisClusterServers, key: str) -> RedisNode:
     return next(node for node in servers.nodes if node.port == port)
 
 
+def key_on(servers: RedisClusterServers, shard: int, index: int = 0) -> str:
+    """Return one of `KEYS` that a shard holds; another `index`, another key."""
+    return [key for key in KEYS if owner(servers, key) is servers.primaries[shard]][index]
+
+
 def node_id(node: RedisNode) -> str:
     """Return the server's name in the cluster."""
     return str(node.ask("CLUSTER", "MYID"))
@@ -148,3 +154,26 @@ def move(servers: RedisClusterServers, key: str, source: RedisNode, target: Redi
 def _owner_port(node: RedisNode, slot: int) -> int:
     spans = cast("list[Any]", node.ask("CLUSTER", "SLOTS"))
     return int(next(span[2][1] for span in spans if span[0] <= slot <= span[1]))
+
+
+def swap(nodes: list[RedisNode], before: RedisNode, after: RedisNode) -> None:
+    """Make `after` the primary; the others vote only once in two node time-outs."""
+
+    def done() -> bool:
+        if is_primary(after) and not is_primary(before):
+            return True
+        with contextlib.suppress(redis.ResponseError):  # it is under way, or done
+            after.ask("CLUSTER", "FAILOVER")
+        time.sleep(0.1)
+        return False
+
+    wait_until(done, "the roles are swapped")
+    # Until the old primary has replicated something, CLUSTER SLOTS hides it.
+    wait_until(
+        lambda: all(len(ports_in_slots(node)) == len(nodes) for node in nodes), "all are listed"
+    )
+
+
+def is_primary(node: RedisNode) -> bool:
+    """Whether the server says that it is one."""
+    return str(info(node, "replication")["role"]) == "master"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from lb_strategies import EndpointStats
 
 from .drivers import Connector, Driver, assert_answered
 from .nodes import KEYS, calls, frozen, owner, since
+from .policies import Greatest
 
 pytestmark = pytest.mark.integration
 
@@ -186,6 +188,64 @@ async def test_no_command_gets_the_reply_of_another_after_a_time_out(
             node.resume()
         keep_busy(STALL)  # so that the loop sees the replies and the end of their time at once
     assert await running == list(KEYS)
+
+
+async def test_a_pipeline_asks_each_node_of_a_dead_shard_once_and_not_for_every_command(
+    shards: RedisClusterServers,
+) -> None:
+    """The stock asyncio client does not run commands again that met a time-out.
+
+    Its synchronous one does, each as often as `retry` says; that is left as it is.
+    """
+    connect = Connector("asyncio")
+    try:
+        client = await connect.ours(
+            shards, "latency_based", socket_timeout=0.2, retry=connect.retries(1)
+        )
+        dead = [shards.primaries[0], shards.replicas[0]]
+        keys = [key for key in KEYS if owner(shards, key) is dead[0]][:8]
+        commands = [("get", key) for key in keys]
+        assert await client.pipeline(commands) == keys
+        with frozen(*dead):
+            results = await client.pipeline(commands, raise_on_error=False)
+            assert [type(result) for result in results] == [redis.TimeoutError] * len(keys)
+            assert client.total("timeouts") == len(dead)
+            with pytest.raises(redis.TimeoutError):
+                await client.pipeline(commands)
+            assert client.total("timeouts") <= 3 * len(dead)
+        assert await client.pipeline(commands) == keys
+    finally:
+        await connect.close()
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+async def test_a_dead_shard_takes_no_other_shard_along(
+    connect: Connector, shards: RedisClusterServers, dead: int
+) -> None:
+    """A refresh asks the first primary for its COMMANDs: it must not be one that is dead."""
+    client = await connect.ours(
+        shards, "latency_based", socket_timeout=0.2, retry=connect.retries(0)
+    )
+    keys = {node.port: [k for k in KEYS if owner(shards, k) is node] for node in shards.primaries}
+    lost, kept = keys[shards.primaries[dead].port], keys[shards.primaries[1 - dead].port]
+    assert (await client.reads(count=20, keys=kept)).errors == []
+    with frozen(shards.primaries[dead], shards.replicas[dead]):
+        with contextlib.suppress(redis.TimeoutError):  # raised at once by the synchronous one
+            results = await client.pipeline([("get", key) for key in lost], raise_on_error=False)
+            assert {type(result) for result in results} == {redis.TimeoutError}
+        log = await client.reads(count=20, keys=kept)
+    assert log.errors == []
+
+
+async def test_a_pipeline_that_cannot_connect_goes_to_another_node(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    """The synchronous one fails as a whole then, and is run again by redis-py."""
+    client = await connect.ours(shard, Greatest(), socket_timeout=0.3, retry=connect.retries(1))
+    sick = max(shard.nodes, key=lambda node: node.endpoint)
+    with frozen(sick):
+        assert await client.pipeline([("get", "key:0"), ("get", "key:1")]) == ["key:0", "key:1"]
+    assert client.stats()[sick.endpoint].timeouts == 1
 
 
 async def test_a_pipeline_can_be_used_again(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Iterator
 
 import pytest
-import redis
 
-from bench.servers.process import wait_until
-from bench.servers.redis import RedisClusterServers, RedisNode, ports_in_slots
+from bench.servers.redis import RedisClusterServers, RedisNode
 
 from .drivers import Connector, Driver, assert_answered
-from .nodes import fill, half_moved, info, migrate, move, moved_replies, owner, settle
+from .nodes import fill, half_moved, is_primary, migrate, move, moved_replies, owner, settle, swap
 
 pytestmark = pytest.mark.integration
 
@@ -161,26 +157,6 @@ def changing() -> Iterator[RedisClusterServers]:
     with RedisClusterServers(primaries=1, replicas=2, node_timeout=1) as servers:
         fill(servers)
         yield servers
-
-
-def swap(nodes: list[RedisNode], before: RedisNode, after: RedisNode) -> None:
-    """Make `after` the primary; the others vote only once in two node time-outs."""
-
-    def done() -> bool:
-        if is_primary(after) and not is_primary(before):
-            return True
-        with contextlib.suppress(redis.ResponseError):  # it is under way, or done
-            after.ask("CLUSTER", "FAILOVER")
-        time.sleep(0.1)
-        return False
-
-    wait_until(done, "the roles are swapped")
-    # Until the old primary has replicated something, CLUSTER SLOTS hides it.
-    wait_until(lambda: all(len(ports_in_slots(node)) == 3 for node in nodes), "all are listed")
-
-
-def is_primary(node: RedisNode) -> bool:
-    return str(info(node, "replication")["role"]) == "master"
 
 
 async def test_reads_and_writes_survive_a_failover(
