@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.contenders import Mode
 from bench.record import RunResult
 from bench.report import markdown, print_tables, write_json, write_page
 from bench.scenario import Settings, Steps, environment
@@ -19,12 +20,15 @@ from bench.servers.process import terminating
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
     console = Console()
     if arguments.scenario == "list":
         for scenario in SCENARIOS.values():
             console.print(f"[bold]{scenario.name:<16}[/] {scenario.question}")
         return 0
+    if arguments.mode == "both" and not SCENARIOS[arguments.scenario].runs_both:
+        parser.error(f"--mode both: {arguments.scenario} measures one kind of client at a time")
     try:
         with terminating():
             result = _run(arguments)
@@ -46,9 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> RunResult:
     scenario = SCENARIOS[arguments.scenario]
+    chosen: str = arguments.mode or ("both" if scenario.runs_both else "sync")
+    modes: tuple[Mode, ...] = ("sync", "asyncio")
+    modes = tuple(mode for mode in modes if chosen in (mode, "both"))
     settings = Settings(
         seed=arguments.seed,
-        mode=arguments.mode,
+        mode=modes[0],
+        modes=modes,
         seconds=arguments.seconds,
         rounds=arguments.rounds,
         arrivals=arguments.arrivals,
@@ -60,12 +68,13 @@ def _run(arguments: argparse.Namespace) -> RunResult:
     return {
         "scenario": scenario.name,
         "question": scenario.question,
-        "mode": settings.mode,
+        "mode": chosen,
         "seed": settings.seed,
         "environment": environment(outcome.redis_server),
         "parameters": outcome.parameters,
         "contenders": outcome.contenders,
         "bars": outcome.bars,
+        "tables": outcome.tables,
     }
 
 
@@ -79,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure load balancing on real servers that this command starts and stops.",
     )
     parser.add_argument("scenario", choices=["list", *SCENARIOS], metavar="SCENARIO|list")
-    parser.add_argument("--mode", choices=["sync", "asyncio"], default="sync")
+    parser.add_argument(
+        "--mode", choices=["sync", "asyncio", "both"], help="default: sync, in redis-soak both"
+    )
     parser.add_argument("--seed", type=int, default=1, help="decides arrivals, jitter and order")
     parser.add_argument("--seconds", type=_positive, help="length of one measured slice")
     parser.add_argument("--rounds", type=_count, help="slices of each contender")

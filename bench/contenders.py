@@ -11,7 +11,10 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+import redis.asyncio.retry
+import redis.retry
 from redis.asyncio.cluster import RedisCluster as UpstreamAsyncRedisCluster
+from redis.backoff import NoBackoff
 from redis.cluster import LoadBalancingStrategy as UpstreamStrategy
 from redis.cluster import RedisCluster as UpstreamRedisCluster
 
@@ -71,6 +74,7 @@ class Target:
         remap: From a server's address to that of its proxy.
         degraded: Names ("host:port", as the client knows them) of the degraded endpoints.
         socket_timeout: Seconds; None leaves redis-py's default.
+        retries: Of redis-py itself, without pauses; None leaves its default.
     """
 
     host: str
@@ -78,6 +82,7 @@ class Target:
     remap: dict[Address, Address] = field(default_factory=dict)
     degraded: Collection[str] = ()
     socket_timeout: float | None = None
+    retries: int | None = None
 
     def open(self, contender: Contender, mode: Mode) -> Driver:
         """Return a driver of a new client."""
@@ -88,13 +93,19 @@ class Target:
         return AsyncioDriver(lambda: self._open_asyncio(contender))
 
     def _open_sync(self, contender: Contender) -> object:
-        client = _sync_class(contender)(**self._arguments(contender))
+        arguments = self._arguments(contender)
+        if self.retries is not None:
+            arguments["retry"] = redis.retry.Retry(NoBackoff(), self.retries)
+        client = _sync_class(contender)(**arguments)
         if contender.leaves_out_degraded:
             self._leave_out(client.nodes_manager.slots_cache)
         return client
 
     async def _open_asyncio(self, contender: Contender) -> object:
-        client = _asyncio_class(contender)(**self._arguments(contender))
+        arguments = self._arguments(contender)
+        if self.retries is not None:
+            arguments["retry"] = redis.asyncio.retry.Retry(NoBackoff(), self.retries)
+        client = _asyncio_class(contender)(**arguments)
         await cast("Awaitable[object]", client.initialize())
         if contender.leaves_out_degraded:
             self._leave_out(client.nodes_manager.slots_cache)

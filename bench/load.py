@@ -221,6 +221,10 @@ class AsyncioDriver:
             )
         return samples
 
+    def run(self, work: Coroutine[Any, Any, Any]) -> object:
+        """Run `work` on the client's loop, which may be another thread's turn each time."""
+        return self._runner.run(work)
+
     def close(self) -> None:
         """Close the client and its loop."""
         try:

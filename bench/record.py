@@ -69,6 +69,13 @@ class Bar(TypedDict):
     holds: bool
 
 
+class TextTable(TypedDict):
+    """Counts that fit no contender's row: a header, then rows, all text."""
+
+    title: str
+    rows: list[list[str]]
+
+
 class RunResult(TypedDict):
     """One invocation of one scenario: the whole JSON file."""
 
@@ -80,6 +87,7 @@ class RunResult(TypedDict):
     parameters: dict[str, object]
     contenders: list[ContenderResult]
     bars: list[Bar]
+    tables: NotRequired[list[TextTable]]
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.charts import charts
-from bench.record import Bar, ContenderResult, RunResult
+from bench.record import Bar, ContenderResult, RunResult, TextTable
 
 WIDTH = 120  # characters, of the tables in a terminal
 
@@ -82,6 +82,8 @@ def print_tables(result: RunResult, console: Console) -> None:
     console = Console(file=console.file, width=max(console.width, WIDTH))
     title = f"{result['scenario']} ({result['mode']}, seed {result['seed']})"
     console.print(_rich_table(table_of(result), title=title))
+    for table in result.get("tables", []):
+        console.print(_rich_table(table["rows"], title=table["title"]))
     if result["bars"]:
         console.print(_rich_table(table_of_bars(result["bars"]), title="bars"))
 
@@ -89,6 +91,7 @@ def print_tables(result: RunResult, console: Console) -> None:
 def markdown(result: RunResult) -> str:
     """Return both tables as Markdown, for the README."""
     tables = [_markdown_table(table_of(result))]
+    tables += [_markdown_table(table["rows"]) for table in result.get("tables", [])]
     if result["bars"]:
         tables.append(_markdown_table(table_of_bars(result["bars"])))
     return "\n\n".join(tables) + "\n"
@@ -99,10 +102,11 @@ def page(result: RunResult) -> str:
     facts = {"mode": result["mode"], "seed": result["seed"]}
     facts |= result["parameters"] | result["environment"]
     bars = table_of_bars(result["bars"])
+    tables = result.get("tables", [])
     return PAGE.substitute(
         scenario=html.escape(result["scenario"]),
         question=html.escape(result["question"]),
-        results=_html_table(table_of(result)),
+        results=_html_table(table_of(result)) + "".join(map(_html_section, tables)),
         bars="<h2>Bars</h2>" + _html_table(bars) if result["bars"] else "",
         charts=charts(result),
         facts=_html_table([["name", "value"], *([k, _fact(v)] for k, v in facts.items())]),
@@ -168,6 +172,10 @@ def _rich_table(rows: Sequence[Sequence[str]], *, title: str) -> Table:
 def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
     rule = ["---", *["---:"] * (len(rows[0]) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def _html_section(table: TextTable) -> str:
+    return f"<h2>{html.escape(table['title'])}</h2>{_html_table(table['rows'])}"
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:

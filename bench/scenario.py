@@ -11,7 +11,7 @@ from platform import machine, python_implementation, python_version, system
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.contenders import Mode
-from bench.record import Bar, ContenderResult
+from bench.record import Bar, ContenderResult, TextTable
 
 PACKAGES = ("redis", "hiredis", "uvloop", "lb-strategies", "valkey-glide", "coredis")
 
@@ -23,6 +23,7 @@ class Settings:
     Attributes:
         seed: Decides arrivals, jitter and the order of the contenders.
         mode: Kind of the clients.
+        modes: Kinds of clients at once, in a scenario that can.
         seconds: Length of one measured slice.
         rounds: Slices of each contender.
         arrivals: Operations per second of an open loop.
@@ -32,6 +33,7 @@ class Settings:
 
     seed: int = 1
     mode: Mode = "sync"
+    modes: tuple[Mode, ...] = ("sync", "asyncio")
     seconds: float | None = None
     rounds: int | None = None
     arrivals: float | None = None
@@ -46,6 +48,7 @@ class Outcome:
     parameters: dict[str, object]
     contenders: list[ContenderResult]
     bars: list[Bar] = field(default_factory=list)
+    tables: list[TextTable] = field(default_factory=list)
     redis_server: str = ""
 
 
@@ -57,11 +60,13 @@ class Scenario:
         name: On the command line.
         run: Measures; calls the second argument with what it does next.
         question: First line of the module's docstring.
+        runs_both: Whether it can have both kinds of clients at once; it does unless told.
     """
 
     name: str
     run: Callable[[Settings, Steps], Outcome]
     question: str
+    runs_both: bool = False
 
 
 class Steps:

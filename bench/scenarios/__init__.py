@@ -11,18 +11,20 @@ from bench.scenarios import (
     redis_healthy,
     redis_loading,
     redis_mixed,
+    redis_soak,
 )
 
 
 def _scenario(module: ModuleType) -> Scenario:
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     question = (module.__doc__ or "").strip().splitlines()[0]
-    return Scenario(name, module.run, question)
+    return Scenario(name, module.run, question, runs_both=getattr(module, "RUNS_BOTH", False))
 
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in map(
-        _scenario, [redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading]
+        _scenario,
+        [redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak],
     )
 }
