@@ -5,7 +5,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test setup servers fmt lint types unit integration wheel bench results check clean
+.PHONY: demo test setup servers fmt lint types unit integration upstream wheel bench results \
+	check clean
 
 demo: servers  ## the degraded-replica comparison on a real cluster, with its report
 	$(PY) -m bench redis-degraded --json bench-redis-degraded.json --report report.html
@@ -48,6 +49,12 @@ unit: setup
 
 integration: servers
 	$(PY) -m pytest tests/integration
+
+# redis-py's own cluster tests with our classes in the place of theirs; REDIS_PY=path names a
+# checkout of the installed version, else its source distribution is downloaded.
+upstream: servers
+	$(PY) -m pip install --quiet --group upstream
+	$(PY) -m tests.upstream
 
 # Build, install alone elsewhere, and run the unit tests against what was installed.
 wheel: setup
