@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+_MISSING: Final = object()
 
 Factory: TypeAlias = Callable[[Any], Any]
 
@@ -44,3 +46,20 @@ def release(target: Any, factory: Factory) -> None:
     """Undo `adopt`."""
     if is_derived(type(target), factory):
         target.__class__ = type(target)._lb_origin[1]
+
+
+def inherited(base: type, target: Any, name: str) -> Any:
+    """Return what ``super()`` would find for `target` above a class derived from `base`.
+
+    It works while the class is being swapped back, and binds as usual: what somebody has put
+    into `base` that is no function (a test double, an instrumentor's wrapper) gets no ``self``.
+
+    Raises:
+        AttributeError: no class has it.
+    """
+    for cls in base.__mro__:
+        attribute = cls.__dict__.get(name, _MISSING)
+        if attribute is not _MISSING:
+            bind = getattr(type(attribute), "__get__", None)
+            return attribute if bind is None else bind(attribute, target, type(target))
+    raise AttributeError(f"{base.__name__} has no attribute {name!r}")

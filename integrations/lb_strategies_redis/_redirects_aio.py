@@ -9,7 +9,7 @@ import redis.cluster
 from redis.exceptions import RedisError
 
 from ._addresses import refreshing
-from ._derive import adopt, release
+from ._derive import adopt, inherited, release
 from ._redirects import confirmation
 from ._router import router_of
 
@@ -89,7 +89,7 @@ def server_class(base: Any) -> Any:
         __slots__ = ()
 
         async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
-            reply = await base.execute_command(self, *args, **kwargs)
+            reply = await inherited(base, self, "execute_command")(*args, **kwargs)
             addresses = refreshing.get()
             if addresses is not None and args == ("CLUSTER SLOTS",):
                 return addresses.usable(reply, self.host)

@@ -8,7 +8,7 @@ import redis.cluster
 from redis.exceptions import RedisError
 
 from ._addresses import Addresses, refreshing
-from ._derive import adopt
+from ._derive import adopt, inherited
 from ._redirects import confirmation
 from ._router import router_of
 
@@ -111,7 +111,7 @@ def server_class(base: Any) -> Any:
 
     class Server(base):
         def execute_command(self, *args: Any, **kwargs: Any) -> Any:
-            reply = base.execute_command(self, *args, **kwargs)
+            reply = inherited(base, self, "execute_command")(*args, **kwargs)
             addresses = refreshing.get()
             if addresses is not None and args == ("CLUSTER SLOTS",):
                 return addresses.usable(reply, self.connection_pool.connection_kwargs["host"])
