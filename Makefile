@@ -5,8 +5,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test setup servers fmt lint types unit integration upstream wheel bench results \
-	check clean
+.PHONY: demo test setup servers fmt lint types unit integration upstream versions wheel bench \
+	results check clean
 
 demo: servers  ## the degraded-replica comparison on a real cluster, with its report
 	$(PY) -m bench redis-degraded --json bench-redis-degraded.json --report report.html
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable '.[redis,otel]' --group dev
+	$(PY) -m pip install --quiet --editable '.[redis,valkey,otel]' --group dev
 	$(PY) -m pip install --quiet --target $(VENV)/hiredis --upgrade --group hiredis
 	@touch $(STAMP)
 
@@ -56,6 +56,11 @@ upstream: servers
 	$(PY) -m pip install --quiet --group upstream
 	$(PY) -m tests.upstream
 
+# The Redis tests with every client version that is supported, each in an environment of its own;
+# `make versions VERSIONS="redis-5.3 redis-8.1 valkey-6.2"` runs some.
+versions: servers
+	$(PY) -m tests.versions $(VERSIONS)
+
 # Build, install alone elsewhere, and run the unit tests against what was installed.
 wheel: setup
 	rm -rf build dist && mkdir -p build/elsewhere
@@ -65,7 +70,7 @@ wheel: setup
 		names = {n for n in names if not n.endswith(".dist-info")}; \
 		assert names == {"lb_strategies", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
 	$(PYTHON) -m venv build/venv
-	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,otel]" --group test
+	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel]" --group test
 	cp -r tests pyproject.toml build/elsewhere/
 	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
 	cd build/elsewhere && ../venv/bin/python -P -m pytest -q tests/unit tests/property tests/conformance

