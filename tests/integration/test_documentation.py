@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+import valkey
 
 from bench.servers.redis import RedisClusterServers
 
@@ -47,5 +48,5 @@ def test_an_example_runs(code: str, servers: RedisClusterServers) -> None:
     else:
         exec(compiled, namespace)
         for value in namespace.values():
-            if isinstance(value, redis.RedisCluster):
+            if isinstance(value, redis.RedisCluster | valkey.ValkeyCluster):
                 value.close()
