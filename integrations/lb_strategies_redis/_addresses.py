@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-from redis.exceptions import AskError, ClusterError, MovedError
-from redis.utils import str_if_bytes
-
 from lb_strategies import EndpointPolicy
+
+from ._errors import is_a, joined
+from ._library import REDIS, Library, library_of
 
 Address: TypeAlias = tuple[str, int]
 
@@ -22,14 +22,16 @@ _MOST_REFUSED: Final = 1024  # addresses remembered
 _STRANGERS: Final = ("handshake", "noaddr")  # nodes that the others have not met yet
 _NOT_ALLOWED: Final = "endpoint_policy allows configured addresses only"
 _UNCONFIRMED: Final = "no known node lists it, which endpoint_policy asks for"
+_MOVED: Final = frozenset({"MovedError"})
 _NO_ADDRESS: Final = "that is no address"
 
 
-class EndpointRefusedError(ClusterError):
+class EndpointRefusedError(Exception):
     """A server named an address that is not dialled; nothing was sent there.
 
-    The message names the address and the reason. Raised for a redirect (MOVED, ASK), and when
-    CLUSTER SLOTS names no primary that may be dialled.
+    It is raised as a ``ClusterError`` of the client library, too. The message names the address
+    and the reason. Raised for a redirect (MOVED, ASK), and when CLUSTER SLOTS names no primary
+    that may be dialled.
     """
 
 
@@ -38,9 +40,11 @@ class Addresses:
 
     Args:
         policy: the user's; None to allow what known nodes confirm.
+        library: that the client belongs to.
     """
 
-    def __init__(self, policy: EndpointPolicy | None) -> None:
+    def __init__(self, policy: EndpointPolicy | None, library: Library = REDIS) -> None:
+        self._library = library
         self._given = policy or EndpointPolicy(allow_unlisted=True)
         self._policy = self._given
         self.remap: Callable[[Address], Address] | None = None
@@ -104,11 +108,11 @@ class Addresses:
             _log.warning("%s is left out of the topology: %s", name, left_out[name])
         self.left_out = left_out
         if slots and not kept:
-            raise EndpointRefusedError(f"CLUSTER SLOTS names no usable primary{self.note()}")
+            raise _refused(self._library)(f"CLUSTER SLOTS names no usable primary{self.note()}")
         return kept
 
     def _server(self, server: Sequence[Any], asked: str, left_out: dict[str, str]) -> Any:
-        host, port = str_if_bytes(server[0]) or asked, int(server[1])
+        host, port = _text(server[0]) or asked, int(server[1])
         if self.resolve(host, port) is not None:
             return [host, port, *server[2:]]
         left_out[f"{host}:{port}"] = _reason(host, port)
@@ -119,19 +123,19 @@ class Addresses:
         parts = [f"{name} ({reason})" for name, reason in list(self.left_out.items())[:5]]
         return f"; left out: {', '.join(parts)}" if parts else ""
 
-    def localise(self, error: AskError, asked: str) -> None:
+    def localise(self, error: Any, asked: str) -> None:
         """Turn the address in a redirect into the one to dial.
 
         Args:
             error: the redirect; it keeps what the server said in ``_lb_named``.
             asked: host of the node that sent it.
         """
-        error._lb_named = (error.host, error.port)  # type: ignore[attr-defined]
+        error._lb_named = (error.host, error.port)
         dialled = self.resolve(error.host or asked, error.port)
-        error._lb_refused = dialled is None  # type: ignore[attr-defined]
+        error._lb_refused = dialled is None
         error.host, error.port = error.node_addr = dialled or (error.host or asked, error.port)
 
-    def check(self, error: AskError) -> None:
+    def check(self, error: Any) -> None:
         """Refuse a redirect that need not be looked into, or has just been.
 
         Raises:
@@ -143,17 +147,17 @@ class Addresses:
         if refused_at is not None and perf_counter() - refused_at < _REFUSED_FOR:
             raise _refusal(error, _UNCONFIRMED) from error
 
-    def is_listed(self, error: AskError, nodes: Mapping[str, Mapping[str, Any]]) -> bool:
+    def is_listed(self, error: Any, nodes: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a parsed reply to CLUSTER NODES lists the address in a redirect."""
         host, port = getattr(error, "_lb_named", (error.host, error.port))
         for address, node in nodes.items():
             ip, _, number = address.rpartition(":")
             is_met = not any(flag in node["flags"] for flag in _STRANGERS)
-            if is_met and number == str(port) and host in ("", ip, node["hostname"]):
+            if is_met and number == str(port) and host in ("", ip, node.get("hostname")):
                 return True
         return False
 
-    def unconfirmed(self, error: AskError) -> EndpointRefusedError:
+    def unconfirmed(self, error: Any) -> EndpointRefusedError:
         """Return the error for a redirect to an address that no known node has confirmed."""
         if len(self._refused_at) >= _MOST_REFUSED:
             self._refused_at.clear()
@@ -185,6 +189,16 @@ def _reason(host: str, port: int) -> str:
     return _NOT_ALLOWED if _is_address(host, port) else _NO_ADDRESS
 
 
-def _refusal(error: AskError, reason: str) -> EndpointRefusedError:
-    kind = "MOVED" if isinstance(error, MovedError) else "ASK"
-    return EndpointRefusedError(f"{kind} to {error.host}:{error.port} is not followed: {reason}")
+def _refusal(error: Any, reason: str) -> EndpointRefusedError:
+    kind = "MOVED" if is_a(error, _MOVED) else "ASK"
+    message = f"{kind} to {error.host}:{error.port} is not followed: {reason}"
+    refusal: EndpointRefusedError = _refused(library_of(type(error)))(message)
+    return refusal
+
+
+def _refused(library: Library) -> Any:
+    return joined(EndpointRefusedError, "ClusterError", library)
+
+
+def _text(host: Any) -> Any:
+    return host.decode() if isinstance(host, bytes) else host

@@ -7,12 +7,20 @@ from contextvars import ContextVar, Token
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import AskError, TryAgainError
-
 from lb_strategies import Outcome, Pick
 
-from ._errors import DENIED, UNFIT, Unfit, is_node_failure, outcome_of
-from ._redirects import Unconfirmed, localise
+from ._errors import (
+    DENIED,
+    REDIRECTS,
+    TRY_AGAIN,
+    UNFIT,
+    is_a,
+    is_node_failure,
+    outcome_of,
+    stand_in,
+    unfit,
+)
+from ._redirects import astray, localise
 
 if TYPE_CHECKING:
     from ._lag import LoopLag
@@ -97,15 +105,20 @@ class Attempt:
 
     def replied(self, error: Exception) -> Exception:
         """Look at an error reply and return what redis-py should make of it."""
-        if isinstance(error, TryAgainError):
+        if is_a(error, TRY_AGAIN):
             self.is_plain = self.is_timed = False  # sent again, after a while
-        elif isinstance(error, UNFIT) and self.has_alternative():
-            return Unfit(error)
+        elif is_a(error, UNFIT) and self.has_alternative():
+            return unfit(error)
         return error
 
-    def astray(self, error: AskError) -> Exception:
-        """Return what redis-py should make of a redirect to a node that nobody knows."""
-        return Unconfirmed(error)
+    def astray(self, error: Exception) -> Exception:
+        """Return what the library should make of a redirect to a node that nobody knows."""
+        return astray(error)
+
+    @property
+    def node(self) -> Any:
+        """The node of the shard that the command is on; None if it is on no such node."""
+        return None if self.shard is None else self.shard.by_name.get(self.pick.endpoint)
 
     def has_alternative(self) -> bool:
         """Whether the command could go to a node that it has not tried."""
@@ -124,7 +137,7 @@ class Attempt:
 
     def fail(self, error: BaseException, lag: LoopLag | None = None) -> bool:
         """Give the pick back after an error; return whether another node should be tried."""
-        if isinstance(error, DENIED) and self.has_alternative():
+        if is_a(error, DENIED) and self.has_alternative():
             self.denied = (*self.denied, self.pick)
             return True
         outcome = outcome_of(error)
@@ -180,6 +193,10 @@ class PipelineCall:
         self._chosen: dict[Shard, str] = {}
         self._picks: dict[str, Pick] = {}
 
+    @property
+    def node(self) -> None:
+        """The node that it is on: never only one."""
+
     def restart(self) -> None:
         """Start an attempt to run the whole pipeline."""
         if not self.has_alternative():
@@ -234,7 +251,7 @@ class PipelineCall:
         """Raise at once if every node of `shard` has already failed a command of this attempt."""
         lost = self.lost.get(shard.everyone)
         if lost is not None:
-            raise Unfit(lost)
+            raise stand_in("ResponseError", self.router.library, lost)
 
     def give_up(self, shard: Shard, error: BaseException) -> BaseException:
         """Return what redis-py should make of an error after which no node of `shard` is left.
@@ -245,7 +262,7 @@ class PipelineCall:
         if not (isinstance(error, Exception) and is_node_failure(error)):
             return error
         self.lost[shard.everyone] = error
-        return Unfit(error)
+        return stand_in("ResponseError", self.router.library, error)
 
     def has_alternative(self) -> bool:
         """Whether the reads that failed can go to a node that has not."""
@@ -259,7 +276,7 @@ class PipelineCall:
         """Return what redis-py should make of an error reply: the parts see to that."""
         return error
 
-    def astray(self, error: AskError) -> Exception:
+    def astray(self, error: Exception) -> Exception:
         """Redirects of a pipeline are run again one by one, those of a transaction moved."""
         return error
 
@@ -299,12 +316,12 @@ def watch_replies(connection: Any, manager: Any) -> None:
         manager: of the client's topology, where redirects are looked up.
     """
     parser = connection._parser
-    original = type(parser).parse_error
+    original = type(parser).parse_error.__func__  # a class method, which older clients give to
 
-    def parse_error(response: str) -> Exception:
-        error: Exception = original(response)
+    def parse_error(response: str) -> Exception:  # a parser with classes of errors of its own
+        error: Exception = original(parser, response)
         attempt = current.get()
-        if isinstance(error, AskError):
+        if is_a(error, REDIRECTS):
             is_known = localise(error, connection, manager)
             if attempt is not None and not is_known:
                 return attempt.astray(error)

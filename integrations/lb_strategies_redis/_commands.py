@@ -6,11 +6,16 @@ If that one does not answer, no command gets through to any node, also of health
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from redis.cluster import PRIMARY
+from ._errors import TRANSPORT, is_a
 
-from ._errors import TRANSPORT
+_PRIMARY: Final = "primary"
+
+
+def _put_last(nodes: dict[str, Any], node: Any) -> None:
+    if node.name in nodes:
+        nodes[node.name] = nodes.pop(node.name)
 
 
 class SteadyCommands:
@@ -33,16 +38,19 @@ class SteadyCommands:
             redis.exceptions.TimeoutError: likewise.
         """
         manager = self._manager
-        primaries = manager.get_nodes_by_server_type(PRIMARY)
+        primaries = manager.get_nodes_by_server_type(_PRIMARY)
         for asked in [node, *(primary for primary in primaries if primary is not node)]:
             try:
                 await self.original.initialize(asked)
                 return
-            except TRANSPORT as error:
+            except Exception as error:
+                if not is_a(error, TRANSPORT):
+                    raise
                 failure = error
             if asked is not None:
-                manager.move_node_to_end_of_cached_nodes(asked.name)
-            manager.default_node = next(iter(manager.get_nodes_by_server_type(PRIMARY)), node)
+                _put_last(manager.nodes_cache, asked)
+                _put_last(manager.startup_nodes, asked)
+            manager.default_node = next(iter(manager.get_nodes_by_server_type(_PRIMARY)), node)
         if not self.original.commands:
             raise failure
 

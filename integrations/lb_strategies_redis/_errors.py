@@ -1,48 +1,60 @@
-"""What an error of redis-py says about the node that caused it."""
+"""What an error of a client library says about the node that caused it.
+
+redis-py and valkey-py have the same errors under the same names, but not the same classes. So
+an error is known by the names of the library's classes that it is an instance of.
+"""
 
 from __future__ import annotations
 
-from typing import Final
-
-from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    AuthenticationWrongNumberOfArgsError,
-    AuthorizationError,
-    BusyLoadingError,
-    ClusterDownError,
-    ConnectionError,
-    ExternalAuthProviderError,
-    InvalidResponse,
-    MaxConnectionsError,
-    MovedError,
-    NoPermissionError,
-    ResponseError,
-    TimeoutError,
-    TryAgainError,
-)
+from functools import cache
+from typing import Any, Final
 
 from lb_strategies import Outcome
 
-UNFIT: Final = (BusyLoadingError, ClusterDownError)
-"""Replies that say: not this node, not now (MASTERDOWN is one). Nothing was executed."""
+from ._library import Library, find_library, library_of
 
-DENIED: Final = (AuthenticationError, AuthorizationError, NoPermissionError)
+DENIED: Final = frozenset({"AuthenticationError", "AuthorizationError", "NoPermissionError"})
 """What a node does not allow this user. Rights are each server's own and are not replicated, so
 others may allow it; only if one does is it the node's fault."""
 
-_OURS: Final = (
-    *DENIED,
-    AuthenticationWrongNumberOfArgsError,
-    ExternalAuthProviderError,
-    MaxConnectionsError,
-)
+REDIRECTS: Final = frozenset({"MovedError", "AskError"})
+
+TRY_AGAIN: Final = frozenset({"TryAgainError"})
+
+_OURS: Final = DENIED | {
+    "AuthenticationWrongNumberOfArgsError",
+    "ExternalAuthProviderError",
+    "MaxConnectionsError",
+}
 """What the client's own credentials or limits cause."""
 
-TRANSPORT: Final = (ConnectionError, TimeoutError)
+UNFIT: Final = frozenset({"BusyLoadingError", "ClusterDownError"})
+"""Replies that say: not this node, not now (MASTERDOWN is one). Nothing was executed."""
 
-CONNECTION_LOST: Final = (*TRANSPORT, InvalidResponse, UnicodeDecodeError)
-"""After these redis-py has closed the connection that it was reading from."""
+NO_PERMISSION: Final = frozenset({"NoPermissionError"})
+
+UNFIT_REPLY: Final = NO_PERMISSION | {"ClusterDownError"}
+"""Those of one reply of a pipeline that the library does not run again by itself."""
+
+TRANSPORT: Final = frozenset({"ConnectionError", "TimeoutError"})
+
+_CONNECTION_LOST: Final = TRANSPORT | {"InvalidResponse"}
+
+
+@cache
+def _names(kind: Any) -> frozenset[str]:
+    return frozenset(cls.__name__ for cls in kind.__mro__ if find_library(cls) is not None)
+
+
+def is_a(error: BaseException | None, names: frozenset[str]) -> bool:
+    """Whether `error` is an instance of a client library's class with one of these names."""
+    kind: Any = type(error)
+    return not names.isdisjoint(_names(kind))
+
+
+def has_lost_connection(error: Exception) -> bool:
+    """Whether the client has closed the connection that it was reading from."""
+    return isinstance(error, UnicodeDecodeError) or is_a(error, _CONNECTION_LOST)
 
 
 def outcome_of(error: BaseException) -> Outcome:
@@ -51,21 +63,24 @@ def outcome_of(error: BaseException) -> Outcome:
     What the client itself caused (credentials, an exhausted pool) says nothing; an error
     reply such as WRONGTYPE proves that the server works.
     """
-    if isinstance(error, (Unfit, UnfitReply)):
-        return outcome_of(error.cause)
-    if isinstance(error, (MovedError, AskError, TryAgainError)):
+    kind: Any = type(unwrap(error))
+    return _outcome_of(kind)
+
+
+@cache
+def _outcome_of(kind: Any) -> Outcome:
+    names = _names(kind)
+    if names & (REDIRECTS | TRY_AGAIN | _OURS):
         return Outcome.REDIRECT
-    if isinstance(error, _OURS):
-        return Outcome.REDIRECT
-    if isinstance(error, UNFIT):
+    if names & UNFIT:
         return Outcome.FAILURE
-    if isinstance(error, TimeoutError):
+    if "TimeoutError" in names:
         return Outcome.TIMEOUT
-    if isinstance(error, ConnectionError):
+    if "ConnectionError" in names:
         return Outcome.FAILURE
-    if isinstance(error, ResponseError):
+    if "ResponseError" in names:
         return Outcome.SUCCESS
-    if isinstance(error, Exception):
+    if issubclass(kind, Exception):
         return Outcome.REDIRECT  # of the client's making; the node has no part in it
     return Outcome.CANCELLED  # CancelledError, KeyboardInterrupt, GeneratorExit
 
@@ -75,33 +90,40 @@ def is_node_failure(error: BaseException) -> bool:
     return outcome_of(error) in (Outcome.FAILURE, Outcome.TIMEOUT)
 
 
-class Unfit(ResponseError):
-    """Stands in for an error reply of one node while a read has other nodes to try.
+class StandIn(Exception):
+    """Marks an error that stands in for another one. Never seen by the user."""
 
-    redis-py answers the real errors by reloading the topology and sleeping for 0.25 s, which
-    is right for the cluster and wrong for one replica. Never seen by the user.
+    cause: Exception
 
-    Args:
-        cause: the error it stands for.
+
+def unfit(cause: Exception) -> Exception:
+    """Stand in for an error reply of one node while a read has other nodes to try.
+
+    The client library answers the real errors by reloading the topology and sleeping for
+    0.25 s, which is right for the cluster and wrong for one replica.
     """
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(*cause.args)
-        self.cause = cause
+    return stand_in("ResponseError", library_of(type(cause)), cause)
 
 
-class UnfitReply(TryAgainError):
-    """The same for one reply of a pipeline, where redis-py runs this type again by itself.
+def unfit_reply(cause: Exception, library: Library) -> Exception:
+    """Do the same for one result of a pipeline: the library runs this type again by itself."""
+    return stand_in("TryAgainError", library, cause)
 
-    Args:
-        cause: the error it stands for.
-    """
 
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(*cause.args)
-        self.cause = cause
+def stand_in(name: str, library: Library, cause: Exception, kind: Any = StandIn) -> Exception:
+    """Return an error of the library's class `name` that stands in for another."""
+    error: Any = joined(kind, name, library)(*cause.args)
+    error.cause = cause
+    return error
+
+
+@cache
+def joined(kind: Any, name: str, library: Library) -> Any:
+    """Return the class that is both `kind`, which is ours, and the library's class `name`."""
+    bases = (kind, getattr(library.exceptions, name))
+    return type(kind.__name__, bases, {"__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
 def unwrap(error: BaseException) -> BaseException:
     """Return what the user should see of `error`."""
-    return error.cause if isinstance(error, (Unfit, UnfitReply)) else error
+    return error.cause if isinstance(error, StandIn) else error

@@ -6,16 +6,17 @@ import contextlib
 from time import perf_counter
 from typing import Any
 
-from redis.exceptions import NoPermissionError
-
 from ._attempt import PipelineCall, current, is_blocking, leave
 from ._derive import adopt
-from ._errors import CONNECTION_LOST, Unfit, UnfitReply, is_node_failure, unwrap
+from ._errors import NO_PERMISSION, StandIn, has_lost_connection, is_a, is_node_failure, unfit_reply
+from ._library import library_of
 from ._router import Router
 
 
 def pipeline_class(base: Any) -> Any:
     """Return a pipeline that takes one pick for each node."""
+    if not hasattr(library_of(base).aio_cluster, "PipelineStrategy"):  # the pipeline runs itself
+        base = pipeline_strategy_class(base)
 
     class Pipeline(base):
         __slots__ = ()
@@ -23,19 +24,21 @@ def pipeline_class(base: Any) -> Any:
         async def execute(
             self, raise_on_error: bool = True, allow_redirections: bool = True
         ) -> list[Any]:
-            router = self.cluster_client._lb_router
+            client = self.cluster_client if hasattr(self, "cluster_client") else self._client
+            strategy = getattr(self, "_execution_strategy", None)
             call: PipelineCall
-            if self._transaction:
-                call = TransactionCall(router)
+            if strategy is not None and self._transaction:
+                call = TransactionCall(client._lb_router)
             else:
-                call = PipelineCall(router)
-                call.lag = self.cluster_client._lb_lag
-                adopt(self._execution_strategy, pipeline_strategy_class)
+                call = PipelineCall(client._lb_router)
+                call.lag = client._lb_lag
+                if strategy is not None:
+                    adopt(strategy, pipeline_strategy_class)
             token = current.set(call)
             try:
                 results = await base.execute(self, raise_on_error, allow_redirections)
                 call.end(None)
-            except UnfitReply as error:  # redirections were not allowed
+            except StandIn as error:  # redirections were not allowed
                 raise error.cause from None
             except BaseException as error:
                 call.end(error)
@@ -43,7 +46,7 @@ def pipeline_class(base: Any) -> Any:
             finally:
                 leave(token)
                 call.release()
-            return [unwrap(r) if isinstance(r, (Unfit, UnfitReply)) else r for r in results]
+            return [r.cause if isinstance(r, StandIn) else r for r in results]
 
     return Pipeline
 
@@ -52,13 +55,15 @@ def pipeline_strategy_class(base: Any) -> Any:
     """Return what runs a pipeline that is no transaction, each attempt choosing anew."""
 
     class PipelineStrategy(base):
+        __slots__ = ()
+
         async def _execute(self, *args: Any, **kwargs: Any) -> Any:
             call = current.get()
             if isinstance(call, PipelineCall):
                 call.restart()
             try:
                 return await base._execute(self, *args, **kwargs)
-            except Unfit as error:  # every node of a shard has failed: the rest is for redis-py
+            except StandIn as error:  # every node of a shard has failed: the rest is for redis-py
                 error.cause.args = error.args
                 raise error.cause from None
 
@@ -136,10 +141,10 @@ def node_class(base: Any) -> Any:
             if failed:
                 # Of the errors in a reply, redis-py runs only a few again: make it those.
                 is_unfit = error is not None and call.has_alternative()
-                again = Exception if is_unfit else NoPermissionError
                 for command in reads:
-                    if isinstance(command.result, again):
-                        command.result = UnfitReply(command.result)
+                    result = command.result
+                    if isinstance(result, Exception) and (is_unfit or is_a(result, NO_PERMISSION)):
+                        command.result = unfit_reply(result, call.router.library)
             return failed
 
     return Node
@@ -155,7 +160,7 @@ def _discard_late_replies(commands: list[Any]) -> None:
     for command in commands:
         if lost is not None:
             command.result = lost
-        elif isinstance(command.result, CONNECTION_LOST):
+        elif isinstance(command.result, Exception) and has_lost_connection(command.result):
             lost = command.result
 
 

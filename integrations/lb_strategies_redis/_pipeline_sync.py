@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from redis.exceptions import ClusterDownError, NoPermissionError
-
 from lb_strategies import Pick
 
 from ._attempt import PipelineCall, current, is_blocking
 from ._derive import adopt, release
-from ._errors import TRANSPORT, UnfitReply, is_node_failure
+from ._errors import TRANSPORT, UNFIT_REPLY, is_a, is_node_failure, unfit_reply
 
 
 class NodePart:
@@ -70,11 +68,11 @@ class NodePart:
         if self._error is None or is_node_failure(error):
             self._error = error
         self.answered()
-        if isinstance(error, TRANSPORT):
+        if is_a(error, TRANSPORT):
             self.close()
-        if isinstance(error, (ClusterDownError, NoPermissionError)) and read:
+        if is_a(error, UNFIT_REPLY) and isinstance(error, Exception) and read:
             # Of the error replies, redis-py runs only a few again: make it one of them.
-            return UnfitReply(error)
+            return unfit_reply(error, self._call.router.library)
         return error
 
     def close(self, error: BaseException | None = None) -> None:
@@ -124,10 +122,18 @@ class SyncPipelineCall(PipelineCall):
         if part is not None and self._is_timed:
             part.send(connection, commands)
 
-    def fail(self, error: BaseException) -> None:
-        """Blame the node that was being connected to, if that is what went wrong."""
-        if self._last is not None and self.is_grouping:
-            self._last.close(error)
+    def fail(self, error: BaseException) -> bool:
+        """Blame the node that was being connected to, if that is what went wrong.
+
+        Returns:
+            Whether to begin anew at once: nothing has been sent, the node had not failed this
+            pipeline before, and there are others.
+        """
+        if self._last is None or not self.is_grouping:
+            return False
+        tried = len(self.tried)
+        self._last.close(error)
+        return len(self.tried) > tried and self.has_alternative()
 
     def release(self) -> None:
         """Give everything back."""

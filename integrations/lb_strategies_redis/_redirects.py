@@ -11,9 +11,8 @@ from collections.abc import Generator
 from itertools import islice
 from typing import Any, Final
 
-from redis.exceptions import AskError
-
-from ._errors import Unfit
+from ._errors import StandIn, stand_in
+from ._library import library_of
 from ._router import router_of
 
 MOST_CONFIRMATIONS: Final = 4
@@ -22,20 +21,23 @@ MOST_CONFIRMATIONS: Final = 4
 _WITNESSES: Final = 3  # nodes asked for CLUSTER NODES about one address
 
 
-class Unconfirmed(Unfit):
+class Unconfirmed(StandIn):
     """Stands in for a redirect to a node that the client does not know. Never seen by the user."""
 
-    cause: AskError
+
+def astray(error: Exception) -> Exception:
+    """Return what ends the attempt that was redirected to a node nobody knows."""
+    return stand_in("ResponseError", library_of(type(error)), error, Unconfirmed)
 
 
-def is_known(manager: Any, error: AskError) -> bool:
+def is_known(manager: Any, error: Any) -> bool:
     """Whether a redirect leads to a node of the topology."""
     if getattr(error, "_lb_refused", False):
         return False
     return manager.get_node(host=error.host, port=error.port) is not None
 
 
-def localise(error: AskError, connection: Any, manager: Any) -> bool:
+def localise(error: Any, connection: Any, manager: Any) -> bool:
     """Give a redirect the address to dial; return whether it is that of a known node."""
     router = router_of(manager)
     if router is None:
@@ -44,7 +46,7 @@ def localise(error: AskError, connection: Any, manager: Any) -> bool:
     return is_known(manager, error)
 
 
-def confirmation(manager: Any, error: AskError) -> Generator[Any, Any, bool]:
+def confirmation(manager: Any, error: Any) -> Generator[Any, Any, bool]:
     """Have known nodes confirm where a redirect leads to.
 
     CLUSTER SLOTS has no nodes without slots, which is what the target of the first slot to be

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
-
-import redis.asyncio.cluster
-import redis.cluster
-from redis.exceptions import RedisError
 
 from ._addresses import refreshing
 from ._derive import adopt, inherited, release
-from ._redirects import confirmation
+from ._library import library_of
+from ._redirects import confirmation, is_known
 from ._router import router_of
 
 
 def guarded_manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that adds no node before nodes it knows have confirmed it."""
+    library = library_of(base)
 
     class Guarded(base):
         __slots__ = ()
@@ -41,12 +40,6 @@ def guarded_manager_class(base: Any) -> Any:
                     for node in servers:
                         release(node, server_class)
 
-        async def move_slot(self, e: Any) -> None:
-            if router_of(self) is not None:
-                await self._lb_confirm(e)
-                self.slots_cache.setdefault(e.slot_id, [])
-            await base.move_slot(self, e)
-
         async def _lb_confirm(self, error: Any) -> None:
             """Have known nodes confirm the target of a redirect; it is a node afterwards."""
             plan = confirmation(self, error)
@@ -66,17 +59,41 @@ def guarded_manager_class(base: Any) -> Any:
         async def _lb_listing(self, node: Any) -> Any:
             try:
                 return await node.execute_command("CLUSTER NODES")
-            except RedisError:
+            except library.error:
                 return None
 
         def _lb_add(self, host: str, port: int) -> Any:
-            node = redis.asyncio.cluster.ClusterNode(
-                host, port, redis.cluster.PRIMARY, **self.connection_kwargs
+            node = library.aio_cluster.ClusterNode(
+                host, port, library.cluster.PRIMARY, **self.connection_kwargs
             )
             self.set_nodes(self.nodes_cache, {node.name: node})
             return self.nodes_cache[node.name]
 
-    return Guarded
+    if not inspect.iscoroutinefunction(getattr(base, "move_slot", None)):
+        return _older_manager_class(Guarded)
+
+    class Moving(Guarded):
+        __slots__ = ()
+
+        async def move_slot(self, e: Any) -> None:
+            if router_of(self) is not None:
+                await self._lb_confirm(e)
+                self.slots_cache.setdefault(e.slot_id, [])
+            await base.move_slot(self, e)
+
+    return Moving
+
+
+def _older_manager_class(base: Any) -> Any:
+    class Staying(base):  # before redis-py 8 there is nobody who could wait for a confirmation
+        __slots__ = ()
+
+        def move_slot(self, e: Any) -> None:
+            # Only a transaction comes here with a node that is not known.
+            if router_of(self) is None or is_known(self, e):
+                base.move_slot(self, e)
+
+    return Staying
 
 
 def server_class(base: Any) -> Any:
@@ -122,10 +139,9 @@ class Asking:
             return None
         if asking:  # HIMPORT SET, which sees to it
             return await self._node.execute_command(*args, asking=True, **kwargs)
-        commands = [
-            redis.asyncio.cluster.PipelineCommand(0, "ASKING"),
-            redis.asyncio.cluster.PipelineCommand(1, *args, **kwargs),
-        ]
+        kwargs.pop("keys", None)  # for a cache, which asyncio clients do not ask in pipelines
+        command_class = library_of(type(self._node)).aio_cluster.PipelineCommand
+        commands = [command_class(0, "ASKING"), command_class(1, *args, **kwargs)]
         await self._node.execute_pipeline(commands)
         for command in commands:
             if isinstance(command.result, Exception):

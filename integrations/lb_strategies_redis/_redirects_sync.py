@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import redis.cluster
-from redis.exceptions import RedisError
-
+from . import _seams_sync as seams
 from ._addresses import Addresses, refreshing
 from ._derive import adopt, inherited
+from ._library import library_of
 from ._redirects import confirmation
 from ._router import router_of
 
 
 def guarded_manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that adds no node before nodes it knows have confirmed it."""
+    library = library_of(base)
 
     class Guarded(base):
         __slots__ = ()
@@ -38,6 +38,12 @@ def guarded_manager_class(base: Any) -> Any:
                 self.slots_cache.setdefault(e.slot_id, [])
             base.move_slot(self, e)
 
+        def update_moved_exception(self, e: Any) -> None:  # before redis-py 7.2
+            if router_of(self) is not None:
+                self._lb_confirm(e)
+                self.slots_cache.setdefault(e.slot_id, [])
+            base.update_moved_exception(self, e)
+
         def _lb_confirm(self, error: Any) -> None:
             """Have known nodes confirm the target of a redirect; it is a node afterwards."""
             plan = confirmation(self, error)
@@ -57,12 +63,12 @@ def guarded_manager_class(base: Any) -> Any:
         def _lb_listing(self, node: Any) -> Any:
             self.create_redis_connections([node])
             try:
-                return node.redis_connection.execute_command("CLUSTER NODES")
-            except RedisError:
+                return library.node_client(node).execute_command("CLUSTER NODES")
+            except library.error:
                 return None
 
         def _lb_add(self, host: str, port: int) -> Any:
-            node = redis.cluster.ClusterNode(host, port, redis.cluster.PRIMARY)
+            node = library.cluster.ClusterNode(host, port, library.cluster.PRIMARY)
             with self._lock:
                 return self.nodes_cache.setdefault(node.name, node)
 
@@ -80,7 +86,7 @@ def opening_class(base: Any) -> Any:
         def on_connect(self, connection: Any) -> None:
             base.on_connect(self, connection)
             connection._lb_addresses = self._lb_router.addresses
-            connection._lb_addresses.configure(self.startup_nodes)
+            connection._lb_addresses.configure(seams.startup_nodes(self))
             adopt(connection, first_connection_class)
 
     return Opening

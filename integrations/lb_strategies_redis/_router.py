@@ -7,10 +7,6 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final
 
-from redis.cluster import LoadBalancer as UpstreamLoadBalancer
-from redis.commands import READ_COMMANDS
-from redis.exceptions import SlotNotCoveredError
-
 from lb_strategies import (
     BalancerOptions,
     EndpointPolicy,
@@ -21,6 +17,7 @@ from lb_strategies import (
 )
 
 from ._addresses import Addresses
+from ._library import Library
 
 _REFRESH_INTERVAL: Final = 1.0
 """Seconds between topology refreshes that reads failing on replicas may cause."""
@@ -89,6 +86,7 @@ class Router:
     """Knows the shards of one client.
 
     Args:
+        library: that the client belongs to.
         strategy: one of ours, or a policy.
         options: of the balancer.
         read_commands: names, in capitals, of reads that redis-py does not know as such.
@@ -97,17 +95,19 @@ class Router:
 
     def __init__(
         self,
+        library: Library,
         strategy: LoadBalancingStrategy | Policy,
         options: BalancerOptions | None,
         read_commands: Collection[str] = (),
         endpoint_policy: EndpointPolicy | None = None,
     ) -> None:
+        self.library = library
         self.balancer = LoadBalancer(strategy, options=options)
-        self.reads = frozenset((*READ_COMMANDS, *read_commands))
+        self.reads = frozenset((*library.read_commands, *read_commands))
         """Names of the commands that a replica can answer, in capitals."""
         self._added = read_commands
         self._replicas_only = strategy is LoadBalancingStrategy.LATENCY_BASED_REPLICAS
-        self.addresses = Addresses(endpoint_policy)
+        self.addresses = Addresses(endpoint_policy, library)
         self.refreshes = 0
         """Topology refreshes under way."""
         self.shards: dict[int, Shard] = {}
@@ -150,10 +150,12 @@ class Router:
             if isinstance(known, dict) and "write" in known["flags"]:
                 raise ValueError(f"read_commands has {name!r}, which the server calls a write")
 
-    def uncovered(self, slot: object) -> SlotNotCoveredError:
+    def uncovered(self, slot: object) -> Exception:
         """Return the error for a slot that no node serves, as far as is known."""
         note = self.addresses.note()
-        return SlotNotCoveredError(f'Slot "{slot}" is not covered by the cluster{note}.')
+        message = f'Slot "{slot}" is not covered by the cluster{note}.'
+        error: Exception = self.library.exceptions.SlotNotCoveredError(message)
+        return error
 
     def slots_moved(self) -> None:
         """Look at the slots cache anew: a failover reorders its lists in place."""
@@ -170,22 +172,30 @@ class Router:
         return perf_counter() - self._refreshed_at >= _REFRESH_INTERVAL
 
 
-class BalancerSlot(UpstreamLoadBalancer):
-    """Carries the router in the one attribute that both node managers have for a balancer.
+def put(router: Router, manager: Any) -> None:
+    """Put a router into a node manager.
 
-    If a code path of redis-py were to ask it for an index all the same, it would still get
+    It travels in the one attribute that all node managers have for a balancer. If a code path
+    of the client library were to ask that for an index all the same, it would still get
     upstream's round robin.
-
-    Args:
-        router: of the client that the node manager belongs to.
     """
+    take_out(manager)
+    manager.read_load_balancer.router = router
 
-    def __init__(self, router: Router) -> None:
-        super().__init__()
-        self.router = router
+
+def take_out(manager: Any) -> None:
+    """Leave a node manager with upstream's balancer alone."""
+    manager.read_load_balancer = type(manager.read_load_balancer)()
 
 
 def router_of(manager: Any) -> Router | None:
     """Return the router of a node manager; None if the client has just been switched back."""
-    slot = manager.read_load_balancer
-    return slot.router if isinstance(slot, BalancerSlot) else None
+    router: Router | None = getattr(manager.read_load_balancer, "router", None)
+    return router
+
+
+def slots_moved(manager: Any) -> None:
+    """Tell the router of a node manager, if it has one, that a slot has other nodes now."""
+    router = router_of(manager)
+    if router is not None:
+        router.slots_moved()

@@ -1,4 +1,4 @@
-"""What the user asked for, checked, and what is handed to redis-py for it."""
+"""What the user asked for, checked, and what is handed to the client library for it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
-
-from redis.cluster import LoadBalancingStrategy as UpstreamStrategy
 
 from lb_strategies import (
     BalancerOptions,
@@ -19,7 +17,18 @@ from lb_strategies import (
     Policy,
 )
 
+from ._library import Library
 from ._router import Router, primary_only, router_of
+
+UPSTREAMS = frozenset(
+    {
+        LoadBalancingStrategy.ROUND_ROBIN,
+        LoadBalancingStrategy.ROUND_ROBIN_REPLICAS,
+        LoadBalancingStrategy.RANDOM,
+        LoadBalancingStrategy.RANDOM_REPLICA,
+    }
+)
+"""The strategies that client libraries carry out themselves, if they have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +36,32 @@ class Selection:
     """A strategy in the two forms that are needed.
 
     Args:
-        upstream: what redis-py's own constructor gets; with one of our strategies its round
+        upstream: what the library's own selector gets; with one of our strategies its round
             robin, which makes it open connections that may read from replicas.
         router: chooses in its place; None if the strategy is upstream's.
     """
 
-    upstream: UpstreamStrategy | None
+    upstream: Any
     router: Router | None
 
     @classmethod
     def parse(
         cls,
-        strategy: LoadBalancingStrategy | Policy | str | UpstreamStrategy | None,
+        library: Library,
+        strategy: object,
         options: BalancerOptions | None,
         read_commands: Iterable[str] = (),
         endpoint_policy: EndpointPolicy | None = None,
     ) -> Selection:
-        """Check what the user passed.
+        """Check what the user passed, for a client of `library`.
 
         Raises:
-            ValueError: unknown strategy, an empty name, or options that nothing would use.
+            ValueError: unknown strategy, one that this version of the library does not have,
+                an empty name, or options that nothing would use.
             TypeError: `options`, `read_commands` or `endpoint_policy` is of another type.
+            UnsupportedClientError: the library is too old or too new.
         """
+        library.check()
         if options is not None and not isinstance(options, BalancerOptions):
             raise TypeError(f"balancer_options must be a BalancerOptions, got {options!r}")
         if endpoint_policy is not None and not isinstance(endpoint_policy, EndpointPolicy):
@@ -59,14 +72,19 @@ class Selection:
             parsed = strategy
         else:
             parsed = LoadBalancingStrategy.parse(strategy)
-        names = {member.value: member for member in UpstreamStrategy}
         if parsed is None:
             upstream = None
-        elif isinstance(parsed, LoadBalancingStrategy) and parsed.value in names:
-            upstream = names[parsed.value]
+        elif isinstance(parsed, LoadBalancingStrategy) and parsed in UPSTREAMS:
+            upstream = library.strategies.get(parsed)
+            if upstream is None:
+                theirs = ", ".join(member.value for member in library.strategies)
+                raise ValueError(
+                    f"load_balancing_strategy={strategy!r} is for {library.name} to carry out, "
+                    f"and {library.name} {library.version} has only: {theirs}"
+                )
         else:
-            router = Router(parsed, options, reads, endpoint_policy)
-            return cls(UpstreamStrategy.ROUND_ROBIN, router)
+            round_robin = library.strategies[LoadBalancingStrategy.ROUND_ROBIN]
+            return cls(round_robin, Router(library, parsed, options, reads, endpoint_policy))
         for name, is_given in (
             ("balancer_options", options is not None),
             ("read_commands", bool(reads)),
@@ -75,7 +93,7 @@ class Selection:
             if is_given:
                 raise ValueError(
                     f"{name} has no effect with load_balancing_strategy={strategy!r}, "
-                    "which redis-py itself carries out"
+                    f"which {library.name} itself carries out"
                 )
         return cls(upstream, None)
 
@@ -98,7 +116,6 @@ class BalancedClient:
 
     nodes_manager: Any
     read_from_replicas: bool
-    load_balancing_strategy: Any
 
     @contextmanager
     def primary_reads(self) -> Iterator[None]:
@@ -108,15 +125,13 @@ class BalancedClient:
         thread or task that entered it and in tasks that are created there, for nothing else.
 
         Raises:
-            ValueError: the strategy is one of redis-py's own, which cannot be overridden.
+            ValueError: the strategy is one of the library's own, which cannot be overridden.
         """
         router = router_of(self.nodes_manager)
         if router is None:
-            if self.load_balancing_strategy is not None or self.read_from_replicas:
-                raise ValueError(
-                    "primary_reads() needs one of our strategies, "
-                    f"got {self.load_balancing_strategy!r}"
-                )
+            theirs = getattr(self, "load_balancing_strategy", None)
+            if theirs is not None or self.read_from_replicas:
+                raise ValueError(f"primary_reads() needs one of our strategies, got {theirs!r}")
             yield  # everything goes to the primary anyway
             return
         token = primary_only.set((*primary_only.get(), router))
@@ -128,7 +143,7 @@ class BalancedClient:
 
     @property
     def load_balancer(self) -> LoadBalancer | None:
-        """The balancer; None while the strategy is one of redis-py's own, or none."""
+        """The balancer; None while the strategy is one of the library's own, or none."""
         router = router_of(self.nodes_manager)
         return None if router is None else router.balancer
 

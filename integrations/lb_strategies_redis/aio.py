@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection
 from contextvars import ContextVar
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-import redis.asyncio.cluster
-import redis.cluster
+from lb_strategies import Pick
 
-from lb_strategies import BalancerOptions, EndpointPolicy, LoadBalancingStrategy, Pick, Policy
-
+from . import _seams_aio as seams
 from ._addresses import split, unbind
 from ._attempt import (
     BLOCKING,
@@ -26,14 +24,15 @@ from ._attempt import (
 )
 from ._commands import SteadyCommands
 from ._derive import adopt, release
-from ._errors import TRANSPORT, unwrap
+from ._errors import TRANSPORT, is_a, unwrap
 from ._lag import LoopLag
 from ._pipeline_aio import node_class, pipeline_class
 from ._policies import has_one_key, resolve_reads, restore
 from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
 from ._redirects_aio import Asking, guarded_manager_class
-from ._router import BalancerSlot, Router, Shard, primary_only, router_of
-from ._selection import BalancedClient, Selection
+from ._router import Router, Shard, primary_only, put, router_of, take_out
+from ._seams_sync import startup_nodes
+from ._selection import BalancedClient
 
 rereading: ContextVar[bool] = ContextVar("lb_strategies_rereading", default=False)
 """Whether the topology is being read again: then no connection is cut.
@@ -43,55 +42,8 @@ tasks wait for answers on them. A refresh that succeeds has each made anew when 
 """
 
 
-class AsyncRedisCluster(  # type: ignore[misc]  # redis-py's own bases disagree
-    BalancedClient, redis.asyncio.cluster.RedisCluster
-):
-    """A ``redis.asyncio.cluster.RedisCluster`` that can choose by latency.
-
-    Takes everything that the class it extends takes, and:
-
-    Args:
-        load_balancing_strategy: None, a `LoadBalancingStrategy`, its value, or a `Policy`. With
-            None or one of redis-py's own four the client is upstream's, untouched.
-        balancer_options: tunables of our strategies.
-        read_commands: names of further commands that replicas shall answer, beyond those that
-            redis-py knows as reads: ``("PFCOUNT", "TOUCH")``, or reads of a module.
-        endpoint_policy: which of the addresses that servers name may be dialled. None: those
-            that nodes which are known confirm.
-
-    Raises:
-        ValueError: unknown strategy, options without a strategy of ours, or a name in
-            `read_commands` that the server calls a write (in asyncio with the first command).
-        TypeError: `balancer_options`, `read_commands` or `endpoint_policy` is of another type.
-    """
-
-    def __init__(
-        self,
-        *args: Any,
-        load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
-        balancer_options: BalancerOptions | None = None,
-        read_commands: Iterable[str] = (),
-        endpoint_policy: EndpointPolicy | None = None,
-        **kwargs: Any,
-    ) -> None:
-        selection = Selection.parse(
-            load_balancing_strategy, balancer_options, read_commands, endpoint_policy
-        )
-        super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
-            *args, load_balancing_strategy=selection.upstream, **kwargs
-        )
-        if selection.router is not None:
-            attach(self, selection.router)
-
-    if TYPE_CHECKING:  # the methods are upstream's, which do not say that they return Self
-
-        @classmethod
-        def from_url(cls, url: str, **kwargs: Any) -> Self:  # noqa: D102 - upstream's
-            ...
-
-        async def __aenter__(self) -> Self: ...
-
-        def __await__(self) -> Generator[Any, None, Self]: ...
+def prepare(client: Any, router: Router, args: Any, kwargs: dict[str, Any]) -> None:
+    """Do nothing: an asyncio client connects later."""
 
 
 def attach(client: Any, router: Router) -> None:
@@ -102,24 +54,26 @@ def attach(client: Any, router: Router) -> None:
     client._lb_lag = LoopLag()
     client._lb_one_key = {}
     client._lb_last_failed = None
-    manager.read_load_balancer = BalancerSlot(router)
+    put(router, manager)
     adopt(client, client_class)
     adopt(manager, manager_class)
     resolve_reads(client)
     if not isinstance(client.commands_parser, SteadyCommands):
         client.commands_parser = SteadyCommands(client.commands_parser, manager)
     _rebind(client)
-    client.connection_kwargs["redis_connect_func"] = client.on_connect
-    manager.connection_kwargs["redis_connect_func"] = client.on_connect
+    connect_func = router.library.connect_func
+    client.connection_kwargs[connect_func] = client.on_connect
+    manager.connection_kwargs[connect_func] = client.on_connect
     for node in _nodes(client):
         adopt(node, node_class)
-        node.connection_kwargs["redis_connect_func"] = client.on_connect
+        node.connection_kwargs[connect_func] = client.on_connect
         for connection in node._connections:
-            connection.redis_connect_func = client.on_connect
+            setattr(connection, connect_func, client.on_connect)
             watch_replies(connection, manager)
-    router.addresses.bind(manager, client.startup_nodes)
+    client._lb_given = startup_nodes(client)
+    router.addresses.bind(manager, client._lb_given)
     if not router.addresses.accept_all(manager.nodes_cache.values()):
-        manager.startup_nodes = {node.name: node for node in client.startup_nodes}
+        manager.startup_nodes = {node.name: node for node in client._lb_given}
         client._initialize = True
         client._lb_last_failed = ""  # so that closing it in this state closes it
     if manager.nodes_cache:
@@ -135,7 +89,7 @@ def detach(client: Any) -> None:
     manager = client.nodes_manager
     release(manager, manager_class)
     unbind(manager)
-    manager.read_load_balancer = redis.cluster.LoadBalancer()
+    take_out(manager)
     _rebind(client)
     for node in _nodes(client):
         release(node, node_class)
@@ -144,13 +98,12 @@ def detach(client: Any) -> None:
 def reconnect(client: Any) -> None:
     """Have every connection made anew, so that it is told whether it may read."""
     for node in _nodes(client):
-        for connection in node._connections:
-            connection.mark_for_reconnect()
+        seams.reconnect(node)
 
 
 def _rebind(client: Any) -> None:
     """Renew what the client bound of its own methods when it was built."""
-    policies = client._policies_callback_mapping
+    policies = getattr(client, "_policies_callback_mapping", {})
     for policy, callback in policies.items():
         if getattr(callback, "__name__", "") == "get_nodes_from_slot":
             policies[policy] = client.get_nodes_from_slot
@@ -159,7 +112,7 @@ def _rebind(client: Any) -> None:
 def _nodes(client: Any) -> list[Any]:
     manager = client.nodes_manager
     return [
-        *client.startup_nodes,
+        *startup_nodes(client),
         *manager.startup_nodes.values(),
         *manager.nodes_cache.values(),
     ]
@@ -167,7 +120,7 @@ def _nodes(client: Any) -> list[Any]:
 
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
-    base = guarded_manager_class(base)
+    base = guarded_manager_class(seams.manager(base))
 
     class Manager(base):
         __slots__ = ()
@@ -186,6 +139,7 @@ def manager_class(base: Any) -> Any:
                     self, slot, read_from_replicas, load_balancing_strategy, **kwargs
                 )
             if read_from_replicas or load_balancing_strategy is not None:
+                seams.settle(self)
                 node = router.shard(slot, self.slots_cache).choose()
             elif self.slots_cache.get(slot):
                 node = base.get_node_from_slot(self, slot, False, None, **kwargs)
@@ -200,12 +154,6 @@ def manager_class(base: Any) -> Any:
             base.set_nodes(self, old, new, remove_old)
             for node in (*old.values(), *new.values()):
                 adopt(node, node_class)
-
-        async def move_slot(self, e: Any) -> None:
-            router = router_of(self)
-            await base.move_slot(self, e)
-            if router is not None:
-                router.slots_moved()
 
         async def initialize(self, *args: Any, **kwargs: Any) -> None:
             router = router_of(self)
@@ -222,6 +170,7 @@ def manager_class(base: Any) -> Any:
 
 def client_class(base: Any) -> Any:
     """Return a cluster client whose commands and pipelines are routed."""
+    base = seams.client(base)
     mixin = () if issubclass(base, BalancedClient) else (BalancedClient,)
 
     class Client(*mixin, base):  # type: ignore[misc]  # a dynamic base
@@ -258,8 +207,9 @@ def client_class(base: Any) -> Any:
             denied: tuple[Pick, ...] = ()
             pipeline: PipelineCall | None = None
             shard = target_node if type(target_node) is Shard else None
-            if args[0] in BLOCKING and shard is not None and is_blocking(args):
-                return await self._lb_wait(shard.choose(), args, kwargs)
+            if args[0] in BLOCKING and is_blocking(args):
+                node = target_node if shard is None else shard.choose()
+                return await self._lb_wait(node, args, kwargs)
             if outer is not None:
                 tried = outer.tried
                 if shard is not None and isinstance(outer, PipelineCall):
@@ -293,7 +243,7 @@ def client_class(base: Any) -> Any:
                 except BaseException as error:
                     leave(token)
                     if attempt.fail(error, lag):
-                        if isinstance(error, TRANSPORT):
+                        if is_a(error, TRANSPORT):
                             # One replica's failures must not keep reloading the topology.
                             self._initialize = self._lb_router.may_refresh()
                             if self._initialize:
@@ -351,6 +301,7 @@ def client_class(base: Any) -> Any:
             if current.get() is not None:
                 # In the middle of a command redis-py means a refresh by it: see `rereading`.
                 self._initialize = True
+                await seams.spare(self)
                 return
             if self.nodes_manager.slots_cache:
                 # While a refresh is due, redis-py takes an open client for a closed one.

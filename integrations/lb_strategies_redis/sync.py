@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-import redis.cluster
+from lb_strategies import Pick
 
-from lb_strategies import BalancerOptions, EndpointPolicy, LoadBalancingStrategy, Pick, Policy
-
+from . import _seams_sync as seams
 from ._addresses import split, unbind
 from ._attempt import (
     BLOCKING,
@@ -25,7 +24,8 @@ from ._attempt import (
 )
 from ._cache_sync import caching_connection_class, caching_pool_class
 from ._derive import adopt, derive, is_derived, release
-from ._errors import TRANSPORT, unwrap
+from ._errors import TRANSPORT, is_a, unwrap
+from ._library import library_of
 from ._pipeline_sync import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
 from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
@@ -35,62 +35,17 @@ from ._redirects_sync import (
     opening_class,
     server_class,
 )
-from ._router import BalancerSlot, Router, Shard, primary_only, router_of
-from ._selection import BalancedClient, Selection
+from ._router import Router, Shard, primary_only, put, router_of, take_out
+from ._selection import BalancedClient
 
 
-class RedisCluster(BalancedClient, redis.cluster.RedisCluster):
-    """A ``redis.cluster.RedisCluster`` that can choose by latency.
-
-    Takes everything that the class it extends takes, and:
-
-    Args:
-        load_balancing_strategy: None, a `LoadBalancingStrategy`, its value, or a `Policy`. With
-            None or one of redis-py's own four the client is upstream's, untouched.
-        balancer_options: tunables of our strategies.
-        read_commands: names of further commands that replicas shall answer, beyond those that
-            redis-py knows as reads: ``("PFCOUNT", "TOUCH")``, or reads of a module.
-        endpoint_policy: which of the addresses that servers name may be dialled. None: those
-            that nodes which are known confirm.
-
-    Raises:
-        ValueError: unknown strategy, options without a strategy of ours, or a name in
-            `read_commands` that the server calls a write (in asyncio with the first command).
-        TypeError: `balancer_options`, `read_commands` or `endpoint_policy` is of another type.
-    """
-
-    def __init__(
-        self,
-        *args: Any,
-        load_balancing_strategy: LoadBalancingStrategy | Policy | str | None = None,
-        balancer_options: BalancerOptions | None = None,
-        read_commands: Iterable[str] = (),
-        endpoint_policy: EndpointPolicy | None = None,
-        **kwargs: Any,
-    ) -> None:
-        selection = Selection.parse(
-            load_balancing_strategy, balancer_options, read_commands, endpoint_policy
-        )
-        router = selection.router
-        if router is not None:
-            router.addresses.remap = kwargs.get("address_remap")
-            kwargs["address_remap"] = router.addresses
-            self._lb_router = router
-            adopt(self, opening_class)
-        super().__init__(  # type: ignore[misc]  # mypy takes *args for every parameter
-            *args, load_balancing_strategy=selection.upstream, **kwargs
-        )
-        if router is not None:
-            release(self, opening_class)
-            attach(self, router)
-
-    if TYPE_CHECKING:  # the methods are upstream's, which do not say that they return Self
-
-        @classmethod
-        def from_url(cls, url: str, **kwargs: Any) -> Self:  # noqa: D102 - upstream's
-            ...
-
-        def __enter__(self) -> Self: ...
+def prepare(client: Any, router: Router, args: Any, kwargs: dict[str, Any]) -> None:
+    """Guard a client that is about to be built: building it makes connections."""
+    client._lb_given = seams.given_nodes(client, args, kwargs)
+    client._lb_router = router
+    router.addresses.remap = kwargs.get("address_remap")
+    kwargs["address_remap"] = router.addresses
+    adopt(client, opening_class)
 
 
 def attach(client: Any, router: Router) -> None:
@@ -98,19 +53,19 @@ def attach(client: Any, router: Router) -> None:
     router.check_reads(client.commands_parser.commands)
     manager = client.nodes_manager
     client._lb_router = router
-    manager.read_load_balancer = BalancerSlot(router)
-    router.addresses.bind(manager, client.startup_nodes)
+    release(client, opening_class)
+    put(router, manager)
+    router.addresses.bind(manager, seams.startup_nodes(client))
     adopt(client, client_class)
     adopt(manager, manager_class)
     resolve_reads(client)
-    manager.connection_kwargs["redis_connect_func"] = client.on_connect
-    for node in _nodes(client):
-        if node.redis_connection is not None:
-            _adopt_server(node.redis_connection, manager)
+    manager.connection_kwargs[router.library.connect_func] = client.on_connect
+    for server in _servers(client):
+        _adopt_server(server, manager)
     if router.addresses.accept_all(manager.nodes_cache.values()):
         router.topology_changed(manager.nodes_cache)
     else:  # of a client that something else built
-        manager.startup_nodes = {node.name: node for node in client.startup_nodes}
+        manager.startup_nodes = {node.name: node for node in seams.startup_nodes(client)}
         manager.initialize()
 
 
@@ -121,29 +76,27 @@ def detach(client: Any) -> None:
     manager = client.nodes_manager
     release(manager, manager_class)
     unbind(manager)
-    manager.read_load_balancer = redis.cluster.LoadBalancer()
-    for node in _nodes(client):
-        if node.redis_connection is not None:
-            release(node.redis_connection, server_class)
+    take_out(manager)
+    for server in _servers(client):
+        release(server, server_class)
 
 
 def reconnect(client: Any) -> None:
     """Have every connection made anew, so that it is told whether it may read."""
-    for node in _nodes(client):
-        if node.redis_connection is not None:
-            pool = node.redis_connection.connection_pool
-            with pool._lock:
-                pool.update_active_connections_for_reconnect()
-                pool.disconnect_free_connections()
+    for server in _servers(client):
+        seams.reconnect(server.connection_pool)
 
 
-def _nodes(client: Any) -> Iterator[Any]:
+def _servers(client: Any) -> Iterator[Any]:
     manager = client.nodes_manager
-    return chain(
-        client.startup_nodes,
+    for node in chain(
+        seams.startup_nodes(client),
         list(manager.startup_nodes.values()),
         list(manager.nodes_cache.values()),
-    )
+    ):
+        server = library_of(type(node)).node_client(node)
+        if server is not None:
+            yield server
 
 
 _POOL_LISTS = ("_available_connections", "_in_use_connections", "_connections")
@@ -156,18 +109,20 @@ def _adopt_server(server: Any, manager: Any) -> None:
     if not isinstance(base, type):
         return  # a test double
     adopt(server, server_class)
+    seams.spare(pool)
     factory = connection_class
-    if getattr(pool, "cache", None) is not None:
+    if seams.has_cache(pool):
         factory = caching_connection_class
         adopt(pool, caching_pool_class)
-    on_connect = manager.connection_kwargs["redis_connect_func"]
-    pool.connection_kwargs["redis_connect_func"] = on_connect
+    connect_func = library_of(base).connect_func
+    on_connect = manager.connection_kwargs[connect_func]
+    pool.connection_kwargs[connect_func] = on_connect
     known = (getattr(pool, name, ()) for name in _POOL_LISTS)
     for connection in list(chain.from_iterable(known)):
         inner = getattr(connection, "_conn", connection)  # under a client-side cache
         release(inner, first_connection_class)
         adopt(inner, factory)
-        inner.redis_connect_func = on_connect
+        setattr(inner, connect_func, on_connect)
         watch_replies(inner, manager)
     if not is_derived(base, factory):
         pool.connection_class = derive(factory, base)
@@ -177,13 +132,14 @@ def _hold(attempt: Attempt | PipelineCall, manager: Any) -> None:
     """Keep the connection that has told of a redirect from other threads: see `Attempt.hold`."""
     if type(attempt) is Attempt and attempt.redirected_by is not None:
         node = manager.nodes_cache.get(attempt.pick.endpoint)
-        if node is not None and node.redis_connection is not None:
-            attempt.hold(node.redis_connection.connection_pool)
+        server = None if node is None else library_of(type(node)).node_client(node)
+        if server is not None:
+            attempt.hold(server.connection_pool)
 
 
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
-    base = guarded_manager_class(base)
+    base = guarded_manager_class(seams.manager(base))
 
     class Manager(base):
         __slots__ = ()
@@ -203,6 +159,7 @@ def manager_class(base: Any) -> Any:
                     self, slot, read_from_replicas, load_balancing_strategy, **kwargs
                 )
             if read_from_replicas or load_balancing_strategy is not None:
+                seams.settle(self)
                 node = router.shard(slot, self.slots_cache).choose()
             elif self.slots_cache.get(slot):
                 node = base.get_node_from_slot(self, slot, False, None, **kwargs)
@@ -217,19 +174,14 @@ def manager_class(base: Any) -> Any:
         def initialize(self, *args: Any, **kwargs: Any) -> None:
             router = router_of(self)
             attempt = current.get()
-            if attempt is not None and isinstance(sys.exception(), TRANSPORT):
+            if attempt is not None and is_a(sys.exception(), TRANSPORT):
                 attempt.ended_at = perf_counter()  # the refresh is not the node's latency
                 if router is not None and attempt.has_alternative() and not router.may_refresh():
+                    seams.keep(self, attempt.node)
                     return  # one replica's failures must not keep reloading the topology
             base.initialize(self, *args, **kwargs)
             if router is not None:
                 router.topology_changed(self.nodes_cache)
-
-        def move_slot(self, e: Any) -> None:
-            base.move_slot(self, e)
-            router = router_of(self)
-            if router is not None:
-                router.slots_moved()
 
         def close(self) -> None:
             default = self.default_node
@@ -247,6 +199,7 @@ def manager_class(base: Any) -> Any:
 
 def command_class(base: Any) -> Any:
     """Return a class that counts and times single commands: a client's, or a pipeline's."""
+    base = seams.client(base)
 
     class Commands(base):
         _lb_router: Router
@@ -269,8 +222,8 @@ def command_class(base: Any) -> Any:
             tried: Collection[str] = () if outer is None else outer.tried
             denied: tuple[Pick, ...] = ()
             shard = target_node if type(target_node) is Shard else None
-            if args[0] in BLOCKING and shard is not None and is_blocking(args):
-                return self._lb_wait(shard.choose(), args, kwargs)
+            if args[0] in BLOCKING and is_blocking(args):
+                return self._lb_wait(target_node if shard is None else shard.choose(), args, kwargs)
             confirmations = 0
             while True:
                 if shard is None:
@@ -365,12 +318,16 @@ def client_class(base: Any) -> Any:
 
 def pipeline_class(base: Any) -> Any:
     """Return a pipeline that takes one pick for each node."""
+    cluster = library_of(base).cluster
+    base = command_class(base)
+    if not hasattr(cluster, "PipelineStrategy"):  # the pipeline runs itself
+        base = pipeline_strategy_class(base)
 
-    class Pipeline(command_class(base)):  # type: ignore[misc]  # a dynamic base
+    class Pipeline(base):
         def execute(self, raise_on_error: bool = True) -> list[Any]:
-            strategy = self._execution_strategy
-            transaction = isinstance(strategy, redis.cluster.TransactionStrategy)
-            if not transaction:
+            strategy = getattr(self, "_execution_strategy", None)
+            transaction = strategy is not None and isinstance(strategy, cluster.TransactionStrategy)
+            if strategy is not None and not transaction:
                 adopt(strategy, pipeline_strategy_class)
             call = SyncPipelineCall(self._lb_router, is_timed=not transaction)
             token = current.set(call)
@@ -391,6 +348,7 @@ def pipeline_class(base: Any) -> Any:
 
 def pipeline_strategy_class(base: Any) -> Any:
     """Return what runs a pipeline that is no transaction, each attempt choosing anew."""
+    base = seams.pipeline_strategy(base)
 
     class PipelineStrategy(base):
         __slots__ = ()
@@ -399,11 +357,12 @@ def pipeline_strategy_class(base: Any) -> Any:
             call = current.get()
             if not isinstance(call, SyncPipelineCall):
                 return base._send_cluster_commands(self, *args, **kwargs)
-            call.restart()
-            try:
-                return base._send_cluster_commands(self, *args, **kwargs)
-            except BaseException as error:
-                call.fail(error)
-                raise
+            while True:
+                call.restart()
+                try:
+                    return base._send_cluster_commands(self, *args, **kwargs)
+                except BaseException as error:
+                    if not call.fail(error):
+                        raise
 
     return PipelineStrategy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ import redis.exceptions
 import lb_strategies_redis
 from lb_strategies import Outcome
 from lb_strategies_redis import AsyncRedisCluster, RedisCluster, use_strategy
-from lb_strategies_redis._errors import Unfit, UnfitReply, outcome_of, unwrap
+from lb_strategies_redis._errors import outcome_of, unfit, unfit_reply, unwrap
+from lb_strategies_redis._library import REDIS
 
 ADDED = {"load_balancer", "endpoint_stats", "primary_reads"}
 CLIENTS = {
@@ -71,8 +73,13 @@ def test_use_strategy_takes_what_the_constructors_take() -> None:
 
 
 def test_the_public_names() -> None:
-    names = ["AsyncRedisCluster", "EndpointRefusedError", "RedisCluster", "use_strategy"]
-    assert lb_strategies_redis.__all__ == names
+    assert lb_strategies_redis.__all__ == [
+        "AsyncRedisCluster",
+        "EndpointRefusedError",
+        "RedisCluster",
+        "UnsupportedClientError",
+        "use_strategy",
+    ]
     assert all(hasattr(lb_strategies_redis, name) for name in lb_strategies_redis.__all__)
 
 
@@ -131,7 +138,7 @@ def test_what_is_not_redis_pys_says_nothing_about_the_node(error: Exception) -> 
     assert outcome_of(error) is Outcome.REDIRECT
 
 
-@pytest.mark.parametrize("stand_in", [Unfit, UnfitReply])
+@pytest.mark.parametrize("stand_in", [unfit, partial(unfit_reply, library=REDIS)])
 def test_a_stand_in_is_judged_and_shown_as_what_it_stands_for(stand_in: Any) -> None:
     cause = redis.exceptions.MasterDownError("down")
     error = stand_in(cause)

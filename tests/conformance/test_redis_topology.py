@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from lb_strategies import LoadBalancingStrategy, Outcome
+from lb_strategies_redis._library import REDIS
 from lb_strategies_redis._router import Router
 
 CHANGES = 10_000
@@ -25,7 +26,7 @@ class Node:
 
 def test_ten_thousand_addresses_come_and_go() -> None:
     """https://github.com/alisaifee/coredis/issues/149: stale addresses were kept."""
-    router = Router(LoadBalancingStrategy.LATENCY_BASED, None)
+    router = Router(REDIS, LoadBalancingStrategy.LATENCY_BASED, None)
 
     def live_through(changes: range) -> None:
         for i in changes:

@@ -13,16 +13,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias
 
-import redis.asyncio.cluster
-import redis.asyncio.retry
-import redis.cluster
-import redis.retry
-from redis.backoff import NoBackoff
+import pytest
 
 from lb_strategies import EndpointStats, LoadBalancer
-from lb_strategies_redis import AsyncRedisCluster, RedisCluster
+
+from . import library
 
 Mode: TypeAlias = Literal["sync", "asyncio"]
 Command: TypeAlias = tuple[Any, ...]
@@ -272,6 +270,8 @@ class AsyncDriver(Driver):
         return await asyncio.gather(*running, return_exceptions=True)
 
     async def subscribe_and_publish(self, channel: str, message: str) -> Any:
+        if not hasattr(self.client, "pubsub"):
+            pytest.skip(f"{library.TITLE} has no subscriptions in asyncio clusters")
         pubsub = self.client.pubsub()
         try:
             await pubsub.subscribe(channel)
@@ -317,26 +317,27 @@ class Connector:
 
     async def ours(self, servers: Place, strategy: Any, **options: Any) -> Driver:
         """Return a client of our class."""
-        upstream = RedisCluster if self.mode == "sync" else AsyncRedisCluster
-        return await self.of(upstream, servers, load_balancing_strategy=strategy, **options)
+        cls = library.OURS[self.mode]
+        return await self.of(cls, servers, load_balancing_strategy=strategy, **options)
 
     async def stock(self, servers: Place, **options: Any) -> Driver:
-        """Return a client of redis-py's own class."""
+        """Return a client of the library's own class."""
         return await self.of(self.stock_class, servers, **options)
 
     @property
     def stock_class(self) -> Any:
-        """redis-py's own class."""
-        return (
-            redis.cluster.RedisCluster
-            if self.mode == "sync"
-            else redis.asyncio.cluster.RedisCluster
-        )
+        """The library's own class."""
+        return library.STOCK[self.mode]
 
-    def retries(self, count: int) -> Any:
-        """Return the client option `retry` for `count` retries without pauses."""
-        module = redis.retry if self.mode == "sync" else redis.asyncio.retry
-        return module.Retry(NoBackoff(), count)
+    def retries(self, count: int) -> dict[str, Any]:
+        """Return the client options for `count` retries without pauses."""
+        if not library.HAS_RETRY:
+            # An asyncio pipeline that may not be retried never begins there.
+            least = 1 if self.mode == "asyncio" else 0
+            return {"cluster_error_retry_attempts": max(count, least)}
+        where = f"{library.NAME}.retry" if self.mode == "sync" else f"{library.NAME}.asyncio.retry"
+        no_backoff = import_module(f"{library.NAME}.backoff").NoBackoff()
+        return {"retry": import_module(where).Retry(no_backoff, count)}
 
     async def of(
         self,

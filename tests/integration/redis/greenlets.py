@@ -13,9 +13,9 @@ import gevent
 from gevent import monkey
 from gevent.pool import Pool
 
-from lb_strategies_redis import RedisCluster
 from lb_strategies_redis._attempt import current
 
+from . import library
 from .nodes import KEYS
 
 GREENLETS = 50
@@ -31,7 +31,7 @@ def main(host: str, port: str, pid: str, sick: str) -> dict[str, Any]:
     """Read while the process `pid`, which serves the endpoint `sick`, is frozen and resumed."""
     report: dict[str, Any] = {"wrong": 0, "errors": [], "left behind": 0, "reads": 0}
     report["patched"] = monkey.is_module_patched("socket")
-    client: Any = RedisCluster(
+    client: Any = library.OURS["sync"](
         host=host,
         port=int(port),
         load_balancing_strategy="latency_based",

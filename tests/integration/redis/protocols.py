@@ -11,9 +11,7 @@ import sys
 from itertools import product
 from typing import Any
 
-import redis
-from redis.utils import HIREDIS_AVAILABLE
-
+from . import library
 from .drivers import Address, Connector, Driver, Mode
 from .nodes import KEYS
 
@@ -49,14 +47,17 @@ async def check(client: Driver, sick: str, *, decode: bool) -> dict[str, Any]:
         *await client.together([("hgetall", "key:0")]),
         *await client.pipeline([("hgetall", "key:0"), ("get", "key:0")], raise_on_error=False),
     ]
-    expect("error replies", [type(answer) for answer in answers[:2]], [redis.ResponseError] * 2)
+    replied = library.errors.ResponseError
+    expect("error replies", [type(answer) for answer in answers[:2]], [replied] * 2)
     expect("after an error", answers[2], text("key:0")[0])
     if client.mode == "sync":  # in asyncio a stall of the loop makes one of them untimed
         expect("answers counted", client.total("successes") >= before + 2, True)
     transaction = [("get", "key:0"), ("lpop", "key:0")]
-    results = await client.pipeline(transaction, transaction=True, raise_on_error=False)
+    results = await client.pipeline(
+        transaction, transaction=library.HAS_TRANSACTIONS, raise_on_error=False
+    )
     expect("transaction", results[0], text("key:0")[0])
-    expect("transaction", type(results[1]), redis.ResponseError)
+    expect("transaction", type(results[1]), replied)
     expect("in flight", client.total("in_flight"), 0)
     return wrong
 
@@ -79,7 +80,7 @@ async def main(host: str, port: str, sick: str) -> dict[str, Any]:
             await connector.close()
         if found:
             wrong[f"{mode}, RESP{protocol}, decode_responses={decode}"] = found
-    return {"hiredis": HIREDIS_AVAILABLE, "wrong": wrong}
+    return {"hiredis": library.HAS_C_PARSER, "wrong": wrong}
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from redis.cache import CacheConfig
 
 from bench.servers.redis import RedisClusterServers
 
+from . import library
 from .drivers import Connector, Driver
 from .nodes import KEYS, calls, info, since
 
@@ -33,7 +33,7 @@ def caching(shards: RedisClusterServers) -> RedisClusterServers:
 
 async def cached(connect: Connector, servers: RedisClusterServers, strategy: str) -> Driver:
     """Return a client that holds the values of all keys."""
-    client = await connect.ours(servers, strategy, protocol=3, cache_config=CacheConfig())
+    client = await connect.ours(servers, strategy, protocol=3, **library.CACHE)
     for _ in range(4):
         assert (await client.reads(count=len(KEYS), keys=KEYS)).values == list(KEYS)
     return client

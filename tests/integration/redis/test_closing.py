@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from bench.servers.redis import RedisClusterServers
-from lb_strategies_redis import AsyncRedisCluster
 
+from . import library
 from .drivers import Connector, Driver
 from .nodes import KEYS, frozen
 
@@ -36,14 +36,18 @@ async def warm(connect: Connector, servers: RedisClusterServers, **options: Any)
     return client
 
 
+OWN_FAULTS = ("closed file", "closed file.", "'NoneType' object has no attribute 'name'")
+
+
 async def test_a_client_is_closed_with_requests_in_flight(
     connect: Connector, shard: RedisClusterServers
 ) -> None:
     """They fail as redis-py has it or are answered; the client can be used again.
 
-    redis-py's synchronous parser reads on in a buffer that was closed: a ``ValueError``.
+    redis-py's synchronous parser reads on in a buffer that was closed: a ``ValueError``. An
+    asyncio pipeline of redis-py 5.3 looks for the default node, which is gone.
     """
-    client = await warm(connect, shard, retry=connect.retries(1), socket_timeout=1)
+    client = await warm(connect, shard, **connect.retries(1), socket_timeout=1)
     commands = [("get", "key:0"), ("set", "w", "v"), ("hgetall", "missing")] * 4
     with frozen(*shard.nodes):
         running = [asyncio.ensure_future(client.together(commands)) for _ in range(2)]
@@ -53,8 +57,8 @@ async def test_a_client_is_closed_with_requests_in_flight(
         await client.close()
     for outcome in await asyncio.gather(*running, return_exceptions=True):
         for result in outcome if isinstance(outcome, list) else [outcome]:
-            if isinstance(result, BaseException) and "closed file" not in str(result):
-                assert type(result).__module__ == "redis.exceptions", repr(result)
+            if isinstance(result, BaseException) and not str(result).endswith(OWN_FAULTS):
+                assert type(result).__module__ == library.errors.__name__, repr(result)
     assert client.total("in_flight") == 0
     log = await client.reads(count=200, keys=KEYS)
     assert log.errors == []
@@ -65,6 +69,8 @@ async def test_a_client_is_closed_with_requests_in_flight(
 async def test_a_closed_client_is_used_again(
     connect: Connector, shard: RedisClusterServers
 ) -> None:
+    if connect.mode == "asyncio" and library.STAYS_CLOSED:
+        pytest.skip(f"an asyncio client of {library.TITLE} that was closed stays closed")
     client = await warm(connect, shard)
     known = client.total("picks")
     for _ in range(2):
@@ -74,6 +80,7 @@ async def test_a_closed_client_is_used_again(
     assert client.total("failures") == client.total("in_flight") == 0
 
 
+@library.drops_coroutines
 @only_asyncio
 async def test_an_async_generator_is_thrown_away_in_the_middle_of_a_read(
     connect: Connector, shard: RedisClusterServers
@@ -108,7 +115,7 @@ async def test_an_async_generator_is_thrown_away_in_the_middle_of_a_read(
 
 
 def test_a_coroutine_is_thrown_away_after_its_loop_has_ended(shard: RedisClusterServers) -> None:
-    client: Any = AsyncRedisCluster(
+    client: Any = library.OURS["asyncio"](
         host=shard.host,
         port=shard.port,
         load_balancing_strategy="latency_based",

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
 
 from bench.servers.redis import RedisClusterServers, RedisNode
 
+from . import library
 from .drivers import Connector
 from .nodes import KEYS, calls, since
 
@@ -53,8 +53,8 @@ async def test_a_user_who_may_not_connect_sees_what_the_stock_client_shows(
     seen = []
     with user(shard.nodes, *rules):
         for strategy in ("round_robin", "latency_based"):
-            with pytest.raises((RedisError, RedisClusterException)) as caught:
-                await connect.ours(shard, strategy, retry=connect.retries(0), **APP)
+            with pytest.raises((library.ClientError, library.ClusterException)) as caught:
+                await connect.ours(shard, strategy, **connect.retries(0), **APP)
             seen.append((type(caught.value), str(caught.value).partition("127.0.0.1")[0]))
     assert seen[0] == seen[1]
 
@@ -66,12 +66,12 @@ async def test_what_a_user_may_nowhere_do_is_no_nodes_fault(
         client = await connect.ours(shard, "latency_based", **APP)
         await client.reads(count=60, keys=KEYS)
         for _ in range(20):
-            with pytest.raises(NoPermissionError):
+            with pytest.raises(library.errors.NoPermissionError):
                 await client.hgetall("hash")
             [denied, value] = await client.pipeline(
                 [("hgetall", "hash"), ("get", "key:0")], raise_on_error=False
             )
-            assert isinstance(denied, NoPermissionError)
+            assert isinstance(denied, library.errors.NoPermissionError)
             assert value == "key:0"
         assert client.total("failures") == client.total("ejections") == 0
         assert client.total("in_flight") == 0

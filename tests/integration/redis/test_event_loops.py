@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bench.servers.redis import RedisClusterServers
-from lb_strategies_redis import AsyncRedisCluster
 
+from . import library
 from .nodes import KEYS, frozen
 
 pytestmark = pytest.mark.integration
@@ -21,7 +21,7 @@ STALL = 0.3
 
 
 def make(servers: RedisClusterServers) -> Any:
-    return AsyncRedisCluster(
+    return library.OURS["asyncio"](
         host=servers.host,
         port=servers.port,
         load_balancing_strategy="latency_based",
@@ -62,6 +62,7 @@ async def read_while_frozen(client: Any, servers: RedisClusterServers) -> Any:
         return await running  # before this loop is kept busy with waiting for the servers
 
 
+@library.reopens
 def test_one_client_is_closed_in_each_loop_and_used_in_the_next(
     shard: RedisClusterServers,
 ) -> None:
@@ -81,6 +82,7 @@ def test_one_client_is_closed_in_each_loop_and_used_in_the_next(
     assert max(stats.mean_rtt for stats in client.endpoint_stats().values()) < STALL
 
 
+@library.reopens
 def test_a_loop_that_ends_does_not_silence_the_next_one(shard: RedisClusterServers) -> None:
     """The timer that looks for stalls ran on a loop that is gone; the next has its own."""
     client = make(shard)

@@ -15,8 +15,8 @@ import pytest
 
 from bench.servers.redis import RedisClusterServers
 from lb_strategies import Candidate
-from lb_strategies_redis import AsyncRedisCluster, RedisCluster
 
+from . import library
 from .children import Forked, How
 from .nodes import KEYS
 
@@ -86,7 +86,7 @@ def worker(client: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
 def test_parent_and_children_work_at_once(shard: RedisClusterServers, how: How) -> None:
-    with RedisCluster(host=shard.host, port=shard.port, **OPTIONS) as client:
+    with library.OURS["sync"](host=shard.host, port=shard.port, **OPTIONS) as client:
         for key in KEYS:
             client.get(key)
         with traffic(client, workers=6) as problems:
@@ -127,7 +127,7 @@ def test_a_lock_that_is_held_at_the_fork_does_not_lock_the_child_out(
 ) -> None:
     policy = Holding()
     options = OPTIONS | {"load_balancing_strategy": policy}
-    with RedisCluster(host=shard.host, port=shard.port, **options) as client:
+    with library.OURS["sync"](host=shard.host, port=shard.port, **options) as client:
         for key in KEYS:
             client.get(key)
         slow = threading.Thread(target=client.get, args=("key:0",), name="slow")
@@ -150,7 +150,7 @@ def test_forks_at_any_moment_of_the_parents_requests(shard: RedisClusterServers)
     def read() -> list[Any]:
         return [client.get(key) for key in KEYS[:6]] + [total(client, "in_flight")]
 
-    with RedisCluster(host=shard.host, port=shard.port, **OPTIONS) as client:
+    with library.OURS["sync"](host=shard.host, port=shard.port, **OPTIONS) as client:
         client.get("key:0")
         with traffic(client, workers=6) as problems:
             for _ in range(15):
@@ -161,7 +161,7 @@ def test_forks_at_any_moment_of_the_parents_requests(shard: RedisClusterServers)
 
 def test_an_asyncio_client_made_before_the_fork(shard: RedisClusterServers) -> None:
     """It belongs to the loop that first uses it: each process has one of its own."""
-    client: Any = AsyncRedisCluster(host=shard.host, port=shard.port, **OPTIONS)
+    client: Any = library.OURS["asyncio"](host=shard.host, port=shard.port, **OPTIONS)
 
     async def use() -> list[Any]:
         async with client:

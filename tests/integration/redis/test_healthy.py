@@ -12,6 +12,7 @@ import pytest
 from bench.servers.redis import RedisClusterServers
 from lb_strategies import BalancerOptions, LoadBalancingStrategy
 
+from . import library
 from .drivers import Connector, assert_answered
 from .nodes import KEYS, calls, frozen, killed, moved_replies, since
 from .policies import Greatest
@@ -85,7 +86,7 @@ async def test_the_primary_serves_when_no_replica_does(
         assert sum(since(before, shard.primaries).values()) >= 100
 
 
-@pytest.mark.parametrize("strategy", LoadBalancingStrategy)
+@pytest.mark.parametrize("strategy", library.OFFERED)
 async def test_every_strategy_serves(
     connect: Connector, shard: RedisClusterServers, strategy: LoadBalancingStrategy
 ) -> None:
@@ -119,7 +120,7 @@ async def test_a_url_makes_one_of_our_clients(
     cls = type((await connect.ours(shard, None)).client)
 
     def from_url(*, host: str, port: int, **options: Any) -> Any:
-        return cls.from_url(f"redis://{host}:{port}", **options)
+        return cls.from_url(f"{library.NAME}://{host}:{port}", **options)
 
     client = await connect.of(from_url, shard, load_balancing_strategy="hybrid")
     assert isinstance(client.client, cls)

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from redis.exceptions import MaxConnectionsError, RedisClusterException, RedisError
 
 from bench.servers.redis import RedisClusterServers
 
+from . import library
 from .drivers import Connector, Driver
 from .nodes import KEYS, frozen
 
@@ -33,8 +33,8 @@ async def test_an_exhausted_pool_recovers(connect: Connector, shard: RedisCluste
         await asyncio.sleep(FREEZE)
     results = [result for each in await asyncio.gather(*running) for result in each]
     for key, result in zip(KEYS[:50] * 2, results, strict=True):
-        assert result == key or isinstance(result, MaxConnectionsError), repr(result)
-    assert any(isinstance(result, MaxConnectionsError) for result in results)
+        assert result == key or isinstance(result, library.errors.MaxConnectionsError), repr(result)
+    assert any(isinstance(result, library.errors.MaxConnectionsError) for result in results)
     # Five connections to each of two nodes that answer are more than nothing.
     assert sum(isinstance(result, str) for result in results) >= 10
     assert client.total("failures") == client.total("timeouts") == 0
@@ -58,9 +58,7 @@ async def test_a_pipeline_whose_node_is_stopped_in_the_middle(
     connect: Connector, shards: RedisClusterServers, only_reads: bool
 ) -> None:
     """https://github.com/redis/redis-py/issues/3130: a time-out made the client unusable."""
-    client = await connect.ours(
-        shards, "latency_based", socket_timeout=0.3, retry=connect.retries(1)
-    )
+    client = await connect.ours(shards, "latency_based", socket_timeout=0.3, **connect.retries(1))
     reads = [("get", key) for key in KEYS]
     await through(client, 0)
     sick = shards.replicas[0] if only_reads else shards.primaries[0]
@@ -91,6 +89,6 @@ async def keep_going(client: Driver, reads: Any) -> int:
                 await through(client, turn)
             else:
                 assert await client.pipeline(reads) == list(KEYS)
-        except (RedisError, RedisClusterException):
+        except (library.ClientError, library.ClusterException):
             errors += 1
     return errors

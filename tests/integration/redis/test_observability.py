@@ -19,8 +19,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from bench.servers.redis import RedisClusterServers
 from lb_strategies import BalancerOptions, EndpointStats
 from lb_strategies.telemetry import instrument
-from lb_strategies_redis import AsyncRedisCluster, RedisCluster, use_strategy
+from lb_strategies_redis import use_strategy
 
+from . import library
 from .drivers import Connector, Driver, Mode
 from .nodes import frozen
 
@@ -160,13 +161,13 @@ async def test_metrics_keep_no_client_alive(
     }
     client: Any
     if mode == "sync":
-        client = await asyncio.to_thread(lambda: RedisCluster(**where))
+        client = await asyncio.to_thread(lambda: library.OURS["sync"](**where))
         instrument(client, meter_provider=metrics.provider)
         assert await asyncio.to_thread(client.get, "key:0") == b"key:0"
         client.close()
         client.disconnect_connection_pools()
     else:
-        client = AsyncRedisCluster(**where)
+        client = library.OURS["asyncio"](**where)
         instrument(client, meter_provider=metrics.provider)
         assert await client.get("key:0") == b"key:0"
         await client.aclose()

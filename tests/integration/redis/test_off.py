@@ -7,18 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis.asyncio.client
-import redis.asyncio.cluster
-import redis.asyncio.connection
-import redis.client
-import redis.cluster
-import redis.connection
-from redis.cluster import LoadBalancingStrategy as UpstreamStrategy
 
 from bench.servers.redis import RedisClusterServers
 from lb_strategies import LoadBalancingStrategy
-from lb_strategies_redis import AsyncRedisCluster, RedisCluster, use_strategy
+from lb_strategies_redis import use_strategy
 
+from . import library
 from .drivers import Connector
 from .nodes import KEYS, calls, since
 
@@ -27,13 +21,14 @@ pytestmark = pytest.mark.integration
 UPSTREAMS_OWN = [
     pytest.param(None, id="None"),
     *(
-        pytest.param(form, id=f"{kind}-{member.value}")
-        for member in UpstreamStrategy
+        pytest.param(form, id=f"{kind}-{value}")
+        for value in library.OWN
         for kind, form in {
-            "upstream": member,
-            "string": member.value,
-            "ours": LoadBalancingStrategy(member.value),
+            "upstream": library.member(value),
+            "string": value,
+            "ours": LoadBalancingStrategy(value),
         }.items()
+        if form is not None
     ),
 ]
 ADDED = {"__init__", "load_balancer", "endpoint_stats", "primary_reads"}
@@ -61,10 +56,10 @@ async def test_everything_is_upstreams_own(
 ) -> None:
     driver = await connect.ours(shard, strategy)
     client = driver.client
-    module = redis.cluster if driver.mode == "sync" else redis.asyncio.cluster
+    module = library.cluster if driver.mode == "sync" else library.aio_cluster
 
-    assert type(client) is (RedisCluster if driver.mode == "sync" else AsyncRedisCluster)
-    upstream = methods(module.RedisCluster)
+    assert type(client) is library.OURS[driver.mode]
+    upstream = methods(connect.stock_class)
     found = methods(type(client))
     assert found.keys() - upstream.keys() <= ADDED
     assert {name for name in upstream if found[name] is not upstream[name]} == {"__init__"}
@@ -73,48 +68,50 @@ async def test_everything_is_upstreams_own(
     assert client.endpoint_stats() == {}
 
     expected = None if strategy is None else getattr(strategy, "value", strategy)
-    chosen = client.load_balancing_strategy
-    assert (chosen and chosen.value) == expected
-    assert chosen is None or type(chosen) is UpstreamStrategy
+    assert library.chosen_by(client) == expected
 
     assert await driver.get("key:0") == "key:0"
     assert type(client.nodes_manager) is module.NodesManager
-    assert type(client.nodes_manager.read_load_balancer) is redis.cluster.LoadBalancer
+    assert type(client.nodes_manager.read_load_balancer) is library.cluster.LoadBalancer
     for node in nodes_of(client):
         assert type(node) is module.ClusterNode
         if driver.mode == "asyncio":
-            assert {type(c) for c in node._connections} <= {redis.asyncio.connection.Connection}
-        elif node.redis_connection is not None:
-            pool = node.redis_connection.connection_pool
-            assert pool.connection_class is redis.connection.Connection
-            assert {type(c) for c in pool._available_connections} <= {redis.connection.Connection}
+            connection = library.aio_connection.Connection
+            assert {type(c) for c in node._connections} <= {connection}
+        elif library.node_client(node) is not None:
+            pool = library.node_client(node).connection_pool
+            connection = library.connection.Connection
+            assert pool.connection_class is connection
+            assert {type(c) for c in pool._available_connections} <= {connection}
 
     pipe = client.pipeline()
     assert type(pipe) is module.ClusterPipeline
-    assert type(pipe._execution_strategy) is module.PipelineStrategy
+    if hasattr(module, "PipelineStrategy"):
+        assert type(pipe._execution_strategy) is module.PipelineStrategy
 
 
-@pytest.mark.parametrize("strategy", [None, "round_robin_replicas"])
+@pytest.mark.parametrize("strategy", [None, library.REPLICAS_ONLY or "round_robin"])
 async def test_reads_go_where_the_stock_client_sends_them(
     connect: Connector, shard: RedisClusterServers, strategy: str | None
 ) -> None:
     client = await connect.ours(shard, strategy)
     before = calls(shard.nodes)
-    await client.reads(count=40)
+    await client.reads(count=60)
     primary = shard.primaries[0].endpoint
-    expected = {node.endpoint: 0 if strategy is None else 20 for node in shard.replicas}
-    assert since(before, shard.nodes) == {primary: 40 if strategy is None else 0, **expected}
+    each, rest = {None: (0, 60), "round_robin": (20, 20), "round_robin_replicas": (30, 0)}[strategy]
+    expected = {node.endpoint: each for node in shard.replicas}
+    assert since(before, shard.nodes) == {primary: rest, **expected}
 
 
-def redis_py_classes() -> dict[str, dict[str, object]]:
-    """Return the attributes of every class of redis-py that a cluster client is made of."""
+def library_classes() -> dict[str, dict[str, object]]:
+    """Return the attributes of every class of the library that a cluster client is made of."""
     modules = [
-        redis.client,
-        redis.cluster,
-        redis.connection,
-        redis.asyncio.client,
-        redis.asyncio.cluster,
-        redis.asyncio.connection,
+        library.client,
+        library.cluster,
+        library.connection,
+        library.aio_client,
+        library.aio_cluster,
+        library.aio_connection,
     ]
     classes = {
         base
@@ -122,7 +119,7 @@ def redis_py_classes() -> dict[str, dict[str, object]]:
         for value in vars(module).values()
         if isinstance(value, type)
         for base in value.__mro__
-        if base.__module__.startswith("redis.")
+        if base.__module__.startswith(f"{library.NAME}.")
     }
     return {f"{cls.__module__}.{cls.__qualname__}": dict(vars(cls)) for cls in classes}
 
@@ -132,7 +129,7 @@ async def test_no_other_client_and_no_class_changes(
     connect: Connector, shard: RedisClusterServers, through: str
 ) -> None:
     stock = await connect.stock(shard)
-    before = redis_py_classes()
+    before = library_classes()
     other = stock.client
     used = [other, other.nodes_manager, *nodes_of(other)]
     types = [type(x) for x in used]
@@ -144,9 +141,11 @@ async def test_no_other_client_and_no_class_changes(
         client.balancer = use_strategy(client.client, "latency_based")
     await client.reads(count=20)
     await client.pipeline([("get", key) for key in KEYS])
-    await client.pipeline([("get", "key:0"), ("set", "key:0", "x")], transaction=True)
+    await client.pipeline(
+        [("get", "key:0"), ("set", "key:0", "x")], transaction=library.HAS_TRANSACTIONS
+    )
 
-    assert redis_py_classes() == before
+    assert library_classes() == before
     assert [type(x) for x in used] == types
     late = await connect.stock(shard)
     for neighbour in (stock, late):
@@ -155,7 +154,7 @@ async def test_no_other_client_and_no_class_changes(
         await neighbour.pipeline([("get", key) for key in KEYS])
         assert sum(since(counts, shard.replicas).values()) == 0
         assert type(neighbour.client) is connect.stock_class
-        assert type(neighbour.client.pipeline()).__module__.startswith("redis.")
+        assert type(neighbour.client.pipeline()).__module__.startswith(f"{library.NAME}.")
 
 
 async def test_many_clients_share_their_classes(

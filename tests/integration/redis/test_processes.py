@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bench.servers.redis import RedisClusterServers
-from lb_strategies_redis import AsyncRedisCluster, RedisCluster
 
+from . import library
 from .nodes import KEYS, frozen
 
 pytestmark = pytest.mark.integration
@@ -28,7 +28,7 @@ def total(client: Any, counter: str) -> int:
 
 def test_a_forked_child_starts_with_nothing_in_flight(shard: RedisClusterServers) -> None:
     """Research P5: the child carried the parent's in-flight counts for ever."""
-    with RedisCluster(
+    with library.OURS["sync"](
         host=shard.host,
         port=shard.port,
         load_balancing_strategy="latency_based",
@@ -93,7 +93,7 @@ def _exit_code(child: int) -> int:
 
 def test_forked_children_do_not_choose_in_lock_step(shard: RedisClusterServers) -> None:
     """CPython re-seeds only its own generator: pre-forked workers would march in step."""
-    with RedisCluster(
+    with library.OURS["sync"](
         host=shard.host, port=shard.port, load_balancing_strategy="latency_based", socket_timeout=5
     ) as client:
         client.get("key:0")
@@ -119,7 +119,7 @@ def test_forked_children_do_not_choose_in_lock_step(shard: RedisClusterServers) 
 
 def test_event_loops_one_after_another(shard: RedisClusterServers) -> None:
     async def use() -> None:
-        async with AsyncRedisCluster(
+        async with library.OURS["asyncio"](
             host=shard.host,
             port=shard.port,
             load_balancing_strategy="latency_based",
@@ -139,7 +139,7 @@ def test_event_loops_one_after_another(shard: RedisClusterServers) -> None:
 
 def test_event_loops_in_several_threads_at_once(shard: RedisClusterServers) -> None:
     async def use() -> None:
-        async with AsyncRedisCluster(
+        async with library.OURS["asyncio"](
             host=shard.host,
             port=shard.port,
             load_balancing_strategy="latency_based",
@@ -156,7 +156,7 @@ def test_event_loops_in_several_threads_at_once(shard: RedisClusterServers) -> N
 
 
 def test_one_client_serves_many_threads(shards: RedisClusterServers) -> None:
-    with RedisCluster(
+    with library.OURS["sync"](
         host=shards.host,
         port=shards.port,
         load_balancing_strategy="latency_based",

@@ -11,6 +11,7 @@ import redis
 from bench.scenarios.redis_loading import master_down
 from bench.servers.redis import RedisClusterServers
 
+from . import library
 from .children import run_module
 
 pytestmark = pytest.mark.integration
@@ -24,6 +25,8 @@ def test_a_client_works_whatever_parses_the_replies(
     shard: RedisClusterServers, hiredis: bool
 ) -> None:
     """Error replies are seen as they are parsed, and each parser does it in its own way."""
+    if hiredis and library.NAME != "redis":
+        pytest.skip(f"{library.TITLE} does not use hiredis")
     if hiredis and not HIREDIS.is_dir():
         pytest.skip("hiredis is not there; install it with: make setup")
     with redis.RedisCluster(host=shard.host, port=shard.port) as client:

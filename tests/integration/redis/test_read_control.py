@@ -10,6 +10,7 @@ import pytest
 from bench.servers.redis import RedisClusterServers
 from lb_strategies_redis import use_strategy
 
+from . import library
 from .drivers import Connector, Driver
 from .nodes import KEYS, calls, settle, since
 
@@ -87,7 +88,7 @@ async def test_a_client_that_is_refused_its_reads_stays_as_it_was(
     with pytest.raises(ValueError, match="'SET'"):
         use_strategy(client.client, "latency_based", read_commands=["SET"])
     assert type(client.client) is cls
-    assert client.client.load_balancing_strategy is None
+    assert library.chosen_by(client.client) is None
     assert await client.get("key:0") == "key:0"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from redis.crc import key_slot
 
 from bench.servers.redis import RedisClusterServers, RedisNode
 
@@ -201,3 +202,20 @@ async def test_replicas_only_follows_the_roles_through_a_failover(
     assert log.errors == []
     assert after.command_calls("get") == served[0]
     assert before.command_calls("get") > served[1]
+
+
+async def test_a_moved_to_the_primary_that_is_known_drops_no_replica(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    """redis-py 5.3 and 6.4 list the primary twice then, in the place of a replica."""
+    client = await connect.ours(shard, "latency_based")
+    await client.reads(count=20)
+    odd = shard.replicas[0]
+    node = client.client.get_node(host=odd.host, port=odd.port)
+    await client.execute_command("READWRITE", target_nodes=node)  # it answers no more reads
+    before = moved_replies(odd)
+    log = await client.reads(count=20)
+    assert log.values == ["key:0"] * 20
+    assert moved_replies(odd) > before
+    nodes = client.client.nodes_manager.slots_cache[key_slot(b"key:0")]
+    assert sorted(node.name for node in nodes) == sorted(node.endpoint for node in shard.nodes)

@@ -100,9 +100,7 @@ async def test_no_node_outside_the_slot_is_asked_when_its_own_are_down(
     connect: Connector, shards: RedisClusterServers
 ) -> None:
     """https://github.com/redis/go-redis/issues/3023: latency routing caused storms of MOVED."""
-    client = await connect.ours(
-        shards, "latency_based", retry=connect.retries(1), socket_timeout=0.3
-    )
+    client = await connect.ours(shards, "latency_based", **connect.retries(1), socket_timeout=0.3)
     await client.reads(count=40, keys=KEYS)
     down = owner(shards, "key:0")
     pair = [down, shards.replicas[shards.primaries.index(down)]]

@@ -23,7 +23,8 @@ import pytest
 import redis
 
 from bench.servers.redis import RedisClusterServers, RedisNode
-from lb_strategies_redis import AsyncRedisCluster, RedisCluster
+
+from . import library
 
 SECONDS = float(os.environ.get("LB_SOAK_SECONDS", "30"))
 LIMIT = round(SECONDS) + 60
@@ -131,7 +132,7 @@ def judge(client: Any, counts: Counter[str], growth: int) -> None:
 
 
 def test_threads(soaked: RedisClusterServers, capsys: pytest.CaptureFixture[str]) -> None:
-    client: Any = RedisCluster(host=soaked.host, port=soaked.port, **OPTIONS)
+    client: Any = library.OURS["sync"](host=soaked.host, port=soaked.port, **OPTIONS)
     problems: list[str] = []
 
     def use(worker: int, end: float) -> Counter[str]:
@@ -239,7 +240,7 @@ async def test_tasks(soaked: RedisClusterServers, capsys: pytest.CaptureFixture[
         workers = (use(client, worker, end) for worker in range(WORKERS))
         return sum(await asyncio.gather(hog(end), *workers), Counter())
 
-    async with AsyncRedisCluster(host=soaked.host, port=soaked.port, **OPTIONS) as client:
+    async with library.OURS["asyncio"](host=soaked.host, port=soaked.port, **OPTIONS) as client:
         with faults(soaked):
             await round_(client, min(5.0, SECONDS))
         before = allocated()

@@ -9,11 +9,10 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import redis
-from redis.cluster import LoadBalancingStrategy
 
 from bench.servers.redis import RedisClusterServers
 
+from . import library
 from .drivers import Connector, Driver, Log
 from .nodes import calls, fill, frozen, key_on, move, owner, settle, since, swap
 
@@ -147,14 +146,12 @@ async def test_a_write_storm_on_a_frozen_primary_ejects_nobody_else(
     connect: Connector, shards: RedisClusterServers
 ) -> None:
     """https://github.com/redisson/redisson/issues/7231, #7269: the state was shared by all."""
-    client = await connect.ours(
-        shards, "latency_based", socket_timeout=0.2, retry=connect.retries(0)
-    )
+    client = await connect.ours(shards, "latency_based", socket_timeout=0.2, **connect.retries(0))
     await client.reads(count=50, keys=[f"key:{i}" for i in range(32)])
     sick = owner(shards, "key:0")
     with frozen(sick):
         answers = await client.together([("set", "key:0", "key:0")] * 8)
-        assert all(isinstance(answer, redis.TimeoutError) for answer in answers)
+        assert all(isinstance(answer, library.errors.TimeoutError) for answer in answers)
         log = await client.reads(count=200, keys=[f"key:{i}" for i in range(32)])
         stats = client.stats()
     assert log.errors == []
@@ -186,7 +183,7 @@ async def test_a_frozen_replica_causes_no_storm_of_refreshes(
         await connect.stock(
             shard,
             socket_timeout=0.3,
-            load_balancing_strategy=LoadBalancingStrategy.ROUND_ROBIN,
+            **library.read_from_replicas("round_robin"),
         )
     )
     assert ours <= seconds + 2  # one a second at most
@@ -215,16 +212,14 @@ async def test_a_read_that_is_redirected_to_a_dead_node_ends(
     """It was sent round between the node that redirects and the one that is dead, for ever."""
     source, target = lonely.primaries
     key = key_on(lonely, 0)
-    client = await connect.ours(
-        lonely, "latency_based", retry=connect.retries(0), socket_timeout=0.2
-    )
+    client = await connect.ours(lonely, "latency_based", **connect.retries(0), socket_timeout=0.2)
     assert await client.get(key) == key
     move(lonely, key, source, target)
     try:
         with frozen(target):
             async with asyncio.timeout(10):
                 [answer] = await client.together([("get", key)])
-        assert isinstance(answer, redis.TimeoutError)
+        assert isinstance(answer, library.errors.TimeoutError)
         assert client.stats()[target.endpoint].timeouts == 1
         assert await client.get(key) == key
     finally:

@@ -10,12 +10,11 @@ from statistics import median
 from typing import Any, TypeAlias
 
 import pytest
-from redis.cluster import LoadBalancingStrategy
-from redis.exceptions import MasterDownError
 
 from bench.scenarios.redis_loading import loading, master_down
 from bench.servers.redis import RedisClusterServers, RedisNode
 
+from . import library
 from .drivers import Command, Connector, Driver
 from .nodes import KEYS, calls, fill, frozen, killed, since
 
@@ -108,8 +107,8 @@ async def test_a_refused_read_does_not_sleep_where_the_stock_client_does(
     connect: Connector, breakable: RedisClusterServers
 ) -> None:
     """MASTERDOWN: 250 to 750 ms for each read of the stock client, and then an error."""
-    strategy = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
-    stock = await connect.stock(breakable, load_balancing_strategy=strategy)
+    strategy = library.REPLICAS_ONLY or "round_robin"
+    stock = await connect.stock(breakable, **library.read_from_replicas(strategy))
     client = await connect.ours(breakable, "latency_based_replicas")
     with (
         without_primary(breakable, breakable.replicas[0]),
@@ -196,7 +195,7 @@ async def test_when_nobody_can_serve_the_user_sees_redis_pys_own_error(
 ) -> None:
     options = {"socket_timeout": 0.3, "socket_connect_timeout": 0.3}
     client = await connect.ours(
-        breakable, "latency_based_replicas", retry=connect.retries(1), **options
+        breakable, "latency_based_replicas", **connect.retries(1), **options
     )
     await client.reads(count=10)
     with disaster(breakable):
@@ -208,7 +207,7 @@ async def test_when_nobody_can_serve_the_user_sees_redis_pys_own_error(
     assert len(log.errors) == 3
     for error in (*log.errors, *piped):
         # Not one of ours, such as Unfit, and not an answer.
-        assert type(error).__module__ == "redis.exceptions"
+        assert type(error).__module__ == library.errors.__name__
     assert elapsed < 30
     # And it was no lasting damage, except that servers keep nothing on disk.
     fill(breakable)
@@ -220,8 +219,8 @@ async def test_a_lone_primary_that_loads_gives_the_stock_clients_error(
     connect: Connector, lonely: RedisClusterServers
 ) -> None:
     clients = [
-        await connect.stock(lonely, retry=connect.retries(1)),
-        await connect.ours(lonely, "latency_based", retry=connect.retries(1)),
+        await connect.stock(lonely, **connect.retries(1)),
+        await connect.ours(lonely, "latency_based", **connect.retries(1)),
     ]
     seen = []
     with contextlib.ExitStack() as stack:
@@ -239,9 +238,9 @@ async def test_masterdown_of_the_only_replica_asked_by_name_is_the_users(
     connect: Connector, breakable: RedisClusterServers
 ) -> None:
     """A read that names its node has no other: redis-py's error, not ours."""
-    client = await connect.ours(breakable, "latency_based", retry=connect.retries(0))
+    client = await connect.ours(breakable, "latency_based", **connect.retries(0))
     sick = breakable.replicas[0]
     node = client.client.get_node(host=sick.host, port=sick.port)
-    with without_primary(breakable, sick), pytest.raises(MasterDownError) as caught:
+    with without_primary(breakable, sick), pytest.raises(library.errors.MasterDownError) as caught:
         await client.execute_command("GET", "key:0", target_nodes=node)
-    assert type(caught.value) is MasterDownError
+    assert type(caught.value) is library.errors.MasterDownError

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import redis
-import redis.asyncio
-import redis.asyncio.cluster
-import redis.cluster
 
 from bench.servers.redis import RedisClusterServers
 from lb_strategies import BalancerOptions, LoadBalancer, LoadBalancingStrategy
 from lb_strategies_redis import use_strategy
 
+from . import library
 from .drivers import Connector, Driver, Mode
 from .nodes import KEYS, calls, moved_replies, since
 from .policies import Greatest
@@ -21,18 +20,36 @@ from .policies import Greatest
 pytestmark = pytest.mark.integration
 
 
-class SyncSub(redis.cluster.RedisCluster):
+if TYPE_CHECKING:
+    from redis.asyncio.cluster import RedisCluster as AsyncStock
+    from redis.cluster import RedisCluster as Stock
+else:
+    Stock, AsyncStock = library.STOCK["sync"], library.STOCK["asyncio"]
+
+
+class SyncSub(Stock):
     """A user's own client."""
 
     def greet(self) -> Any:
         return self.get("key:0")
 
 
-class AsyncSub(redis.asyncio.cluster.RedisCluster):
+class AsyncSub(AsyncStock):
     """The same, for asyncio."""
 
     async def greet(self) -> Any:
         return await self.get("key:0")
+
+
+OF_THE_LIBRARY = sorted({"round_robin", library.OWN[-1], library.REPLICAS_ONLY or "round_robin"})
+"""Some strategies that the library itself carries out."""
+
+OF_OTHERS = [
+    strategy
+    for strategy in ("round_robin", "round_robin_replicas", "random", "random_replica")
+    if strategy not in library.OWN
+]
+"""Those that it does not have."""
 
 
 def adopt(driver: Driver, strategy: Any, **options: Any) -> LoadBalancer:
@@ -42,14 +59,13 @@ def adopt(driver: Driver, strategy: Any, **options: Any) -> LoadBalancer:
     return balancer
 
 
-@pytest.mark.parametrize("before", [None, "round_robin", "random_replica"])
+@pytest.mark.parametrize("before", [None, *OF_THE_LIBRARY])
 @pytest.mark.parametrize("used", [False, True])
 async def test_a_stock_client_is_opted_in(
     connect: Connector, shard: RedisClusterServers, before: str | None, used: bool
 ) -> None:
     """Its replicas are told that they may be read from: each connection, also those there are."""
-    own = None if before is None else redis.cluster.LoadBalancingStrategy(before)
-    client = await connect.stock(shard, load_balancing_strategy=own)
+    client = await connect.stock(shard, **library.read_from_replicas(before))
     if used:
         await client.reads(count=10)
         await client.set("w", "v")
@@ -122,9 +138,9 @@ async def test_a_subclass_of_the_users_own_keeps_its_methods(
     assert type(client.client).__name__ == cls.__name__
 
 
-@pytest.mark.parametrize("back", [None, "round_robin", LoadBalancingStrategy.ROUND_ROBIN_REPLICAS])
+@pytest.mark.parametrize("back", [None, *OF_THE_LIBRARY])
 @pytest.mark.parametrize("ours", [False, True])
-async def test_switching_back_restores_redis_pys_own_code(
+async def test_switching_back_restores_the_librarys_own_code(
     connect: Connector, shard: RedisClusterServers, back: Any, ours: bool
 ) -> None:
     if ours:
@@ -139,15 +155,13 @@ async def test_switching_back_restores_redis_pys_own_code(
     assert use_strategy(client.client, back) is None
     client.balancer = None
 
-    module = redis.cluster if connect.mode == "sync" else redis.asyncio.cluster
+    module = library.cluster if connect.mode == "sync" else library.aio_cluster
     assert isinstance(type(client.client).execute_command, type(lambda: None))
     assert type(client.client.nodes_manager) is module.NodesManager
-    assert type(client.client.nodes_manager.read_load_balancer) is redis.cluster.LoadBalancer
+    assert type(client.client.nodes_manager.read_load_balancer) is library.cluster.LoadBalancer
     if not ours:
         assert (type(client.client), type(client.client.nodes_manager)) == types
-    expected = None if back is None else getattr(back, "value", back)
-    chosen = client.client.load_balancing_strategy
-    assert (chosen and chosen.value) == expected
+    assert library.chosen_by(client.client) == back
 
     before = calls(shard.nodes), balancer.snapshot(now=0.0)
     log = await client.reads(count=60)
@@ -164,6 +178,24 @@ async def test_switching_back_restores_redis_pys_own_code(
     assert {e: s.picks for e, s in balancer.snapshot(now=0.0).items()} == {
         e: s.picks for e, s in before[1].items()
     }
+
+
+@pytest.mark.skipif(not OF_OTHERS, reason=f"{library.TITLE} has every strategy there is")
+@pytest.mark.parametrize("through", ["constructor", "use_strategy"])
+async def test_a_strategy_that_the_library_does_not_have_is_refused(
+    connect: Connector, shard: RedisClusterServers, through: str
+) -> None:
+    stock = (await connect.stock(shard)).client
+    cls = library.OURS[connect.mode]
+    attempts: dict[str, Callable[[Any], object]] = {
+        "constructor": lambda form: cls(host="127.0.0.1", port=1, load_balancing_strategy=form),
+        "use_strategy": lambda form: use_strategy(stock, form),
+    }
+    for strategy in OF_OTHERS:
+        for form in (strategy, LoadBalancingStrategy(strategy)):
+            with pytest.raises(ValueError, match=f"{strategy}.*{re.escape(library.VERSION)}"):
+                attempts[through](form)
+    assert type(stock) is connect.stock_class
 
 
 async def test_switching_between_strategies_starts_anew(
@@ -222,7 +254,7 @@ async def test_bad_input_is_refused_and_changes_nothing(
     with pytest.raises(TypeError, match="BalancerOptions"):
         use_strategy(client.client, "hybrid", balancer_options={"decay": 1})  # type: ignore[arg-type]
     assert (type(client.client), type(client.client.nodes_manager)) == types
-    assert client.client.load_balancing_strategy is None
+    assert library.chosen_by(client.client) is None
     assert await client.get("key:0") == "key:0"
 
 
@@ -231,12 +263,13 @@ async def test_what_is_no_cluster_client_is_named(
 ) -> None:
     client = await connect.stock(shard)
     pipe = client.client.pipeline()
+    single = library.NAME.capitalize()
     wrong: list[tuple[Any, str]] = [
-        (redis.Redis(port=shard.port), "Redis"),
-        (redis.asyncio.Redis(port=shard.port), "Redis"),
+        (getattr(library.package, single)(port=shard.port), single),
+        (getattr(library.aio_package, single)(port=shard.port), single),
         (object(), "object"),
         (None, "NoneType"),
-        (redis.cluster.RedisCluster, ""),  # the class in place of an object
+        (connect.stock_class, ""),  # the class in place of an object
         (pipe, "ClusterPipeline"),
     ]
     for target, name in wrong:
@@ -245,9 +278,7 @@ async def test_what_is_no_cluster_client_is_named(
 
 
 def constructor(mode: Mode) -> Any:
-    from lb_strategies_redis import AsyncRedisCluster, RedisCluster
-
-    return RedisCluster if mode == "sync" else AsyncRedisCluster
+    return library.OURS[mode]
 
 
 def test_the_constructor_refuses_bad_input_before_it_connects(mode: Mode) -> None:
@@ -258,6 +289,6 @@ def test_the_constructor_refuses_bad_input_before_it_connects(mode: Mode) -> Non
     with pytest.raises(ValueError, match="balancer_options"):
         cls(**nowhere, balancer_options=BalancerOptions())
     with pytest.raises(ValueError, match="balancer_options"):
-        cls(**nowhere, load_balancing_strategy="random", balancer_options=BalancerOptions())
+        cls(**nowhere, load_balancing_strategy="round_robin", balancer_options=BalancerOptions())
     with pytest.raises(TypeError, match="BalancerOptions"):
         cls(**nowhere, load_balancing_strategy="hybrid", balancer_options=7)
