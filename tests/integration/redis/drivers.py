@@ -332,12 +332,16 @@ class Connector:
     def retries(self, count: int) -> dict[str, Any]:
         """Return the client options for `count` retries without pauses."""
         if not library.HAS_RETRY:
-            # An asyncio pipeline that may not be retried never begins there.
-            least = 1 if self.mode == "asyncio" else 0
-            return {"cluster_error_retry_attempts": max(count, least)}
+            return {"cluster_error_retry_attempts": self.attempts(count) - 1}
         where = f"{library.NAME}.retry" if self.mode == "sync" else f"{library.NAME}.asyncio.retry"
         no_backoff = import_module(f"{library.NAME}.backoff").NoBackoff()
         return {"retry": import_module(where).Retry(no_backoff, count)}
+
+    def attempts(self, count: int) -> int:
+        """Return how often a client made with `retries(count)` tries a command at most."""
+        # An asyncio pipeline that may not be retried never begins in the older libraries.
+        least = 0 if library.HAS_RETRY or self.mode == "sync" else 1
+        return 1 + max(count, least)
 
     async def of(
         self,
