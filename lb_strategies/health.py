@@ -70,7 +70,8 @@ class Health:
         states = group.states
         median = self._median(states)
         hung = self._hung(states, median, now)
-        spared = self._outliers_out(states)[: max(0, len(hung) - self._room(states))]
+        excess = len(hung) - self._room(states)
+        spared = self._outliers_out(states)[:excess] if excess > 0 else ()
         pool = tuple(s for s in states if (s.ejected_for is None or s in spared) and s not in hung)
         probe = self._due(states, pool, now)
         if self._explores:

@@ -1,8 +1,8 @@
 """Where our classes are joined to those of the asyncio client, whatever its version.
 
-See `_seams_sync`. Before redis-py 8 a refresh
-of the topology makes new nodes, and before redis-py 7.2 one lost connection closes all others, so
-that whatever is in flight on them fails. Here nodes survive a refresh, as in the newest.
+See `_seams_sync`. Before redis-py 8 a refresh of the topology makes new nodes, and before redis-py
+7.2 one lost connection closes all others, so that whatever is in flight on them fails. Here nodes
+survive a refresh, as in the newest.
 """
 
 from __future__ import annotations

@@ -62,6 +62,24 @@ async def read_while_frozen(client: Any, servers: RedisClusterServers) -> Any:
         return await running  # before this loop is kept busy with waiting for the servers
 
 
+async def visit_anew(servers: RedisClusterServers) -> None:
+    """Make a client in this loop, use it, and close it."""
+    async with make(servers) as client:
+        await use(client)
+        assert total(client, "in_flight") == total(client, "failures") == 0
+
+
+def test_event_loops_one_after_another(shard: RedisClusterServers) -> None:
+    for _ in range(3):
+        asyncio.run(visit_anew(shard))
+
+
+def test_event_loops_in_several_threads_at_once(shard: RedisClusterServers) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(lambda: asyncio.run(visit_anew(shard))) for _ in range(4)]:
+            done.result(timeout=30)
+
+
 @library.reopens
 def test_one_client_is_closed_in_each_loop_and_used_in_the_next(
     shard: RedisClusterServers,
@@ -89,7 +107,7 @@ def test_a_loop_that_ends_does_not_silence_the_next_one(shard: RedisClusterServe
 
     async def visit(*, stalls: bool) -> None:
         async with client:
-            await use(client, rounds=1)
+            await use(client)  # also each connection of the loop before: none is made below
             if stalls:
                 assert await read_while_frozen(client, shard) == "key:0"
 

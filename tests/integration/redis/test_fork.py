@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from lb_strategies import Candidate
 
 from . import library
 from .children import Forked, How
-from .nodes import KEYS
+from .nodes import KEYS, frozen
 
 pytestmark = pytest.mark.integration
 
@@ -27,6 +28,16 @@ OPTIONS: dict[str, Any] = {
     "decode_responses": True,
     "socket_timeout": 5,
 }
+STALL = 0.3
+"""Seconds that the parent's requests have been waiting for when it forks."""
+FRESH: dict[str, Any] = {
+    "in flight at first": 0,
+    "right": 200,
+    "pipeline is right": True,
+    "in flight at last": 0,
+    "failures": 0,
+}
+"""What a worker reports that has inherited nothing of the parent's requests."""
 
 
 def total(client: Any, counter: str) -> int:
@@ -84,6 +95,43 @@ def worker(client: Any) -> dict[str, Any]:
     return report
 
 
+def test_a_forked_child_starts_with_nothing_in_flight(shard: RedisClusterServers) -> None:
+    """Research P5: the child carried the parent's in-flight counts for ever."""
+    with library.OURS["sync"](host=shard.host, port=shard.port, **OPTIONS) as client:
+        for key in KEYS:
+            client.get(key)
+        with frozen(*shard.nodes):
+            threads = [threading.Thread(target=client.get, args=("key:0",)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            time.sleep(STALL)
+            assert total(client, "in_flight") == 2
+            child = Forked("os.fork", lambda: worker(client))
+        assert child.result() == FRESH
+        for thread in threads:
+            thread.join(timeout=10)
+        assert total(client, "in_flight") == 0
+        assert [client.get(key) for key in KEYS] == list(KEYS)
+        client.disconnect_connection_pools()
+
+
+def test_forked_children_do_not_choose_in_lock_step(shard: RedisClusterServers) -> None:
+    """CPython re-seeds only its own generator: pre-forked workers would march in step."""
+    with library.OURS["sync"](host=shard.host, port=shard.port, **OPTIONS) as client:
+        client.get("key:0")
+        endpoints = tuple(client.endpoint_stats())
+        balancer = client.load_balancer
+        assert balancer is not None
+
+        def choices() -> list[str]:
+            return [str(balancer.choose(endpoints, now=time.perf_counter())) for _ in range(64)]
+
+        sequences = [tuple(Forked("os.fork", choices).result()) for _ in range(3)]
+        client.disconnect_connection_pools()
+    assert all(len(sequence) == 64 for sequence in sequences)
+    assert len(set(sequences)) == 3 or len(set(sequences[0])) == 1
+
+
 @pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
 def test_parent_and_children_work_at_once(shard: RedisClusterServers, how: How) -> None:
     with library.OURS["sync"](host=shard.host, port=shard.port, **OPTIONS) as client:
@@ -92,15 +140,7 @@ def test_parent_and_children_work_at_once(shard: RedisClusterServers, how: How) 
         with traffic(client, workers=6) as problems:
             children = [Forked(how, lambda: worker(client)) for _ in range(3)]
             reports = [child.result() for child in children]
-        assert reports == 3 * [
-            {
-                "in flight at first": 0,
-                "right": 200,
-                "pipeline is right": True,
-                "in flight at last": 0,
-                "failures": 0,
-            }
-        ]
+        assert reports == [FRESH] * 3
         # Nobody has read the other's replies, nor closed the other's connections.
         assert problems == []
         assert total(client, "in_flight") == total(client, "failures") == 0

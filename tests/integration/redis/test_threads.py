@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,7 +12,7 @@ from bench.servers.redis import RedisClusterServers
 
 from . import library
 from .drivers import Connector
-from .nodes import frozen, key_on, move
+from .nodes import KEYS, frozen, key_on, move
 
 pytestmark = pytest.mark.integration
 
@@ -53,3 +54,30 @@ async def test_a_redirect_that_fails_cuts_no_other_threads_connection(
             assert await waiting is None
     finally:
         move(lonely, key, target, source)
+
+
+def test_one_client_serves_many_threads(shards: RedisClusterServers) -> None:
+    with library.OURS["sync"](
+        host=shards.host,
+        port=shards.port,
+        load_balancing_strategy="latency_based",
+        decode_responses=True,
+        socket_timeout=5,
+    ) as client:
+
+        def use(worker: int) -> None:
+            for turn in range(30):
+                key = KEYS[(worker + turn) % len(KEYS)]
+                assert client.get(key) == key
+                assert client.incr(f"counter:{worker}") == turn + 1
+                with client.pipeline() as pipe:
+                    for other in KEYS[:8]:
+                        pipe.get(other)
+                    assert pipe.execute() == list(KEYS[:8])
+
+        with ThreadPoolExecutor(16) as threads:
+            for done in [threads.submit(use, worker) for worker in range(16)]:
+                done.result(timeout=60)
+        for stats in client.endpoint_stats().values():
+            assert (stats.in_flight, stats.failures) == (0, 0)
+        client.disconnect_connection_pools()
