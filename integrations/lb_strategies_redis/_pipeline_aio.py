@@ -6,10 +6,11 @@ import contextlib
 from time import perf_counter
 from typing import Any
 
-from ._attempt import PipelineCall, current, is_blocking, leave
+from ._attempt import current, is_blocking, leave
 from ._derive import adopt
 from ._errors import NO_PERMISSION, StandIn, has_lost_connection, is_a, is_node_failure, unfit_reply
 from ._library import library_of
+from ._pipeline import PipelineCall
 from ._router import Router
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from lb_strategies import Pick
 
-from ._attempt import PipelineCall, current, is_blocking
+from ._attempt import current, is_blocking
 from ._derive import adopt, release
 from ._errors import TRANSPORT, UNFIT_REPLY, is_a, is_node_failure, unfit_reply
+from ._pipeline import PipelineCall
 
 
 class NodePart:

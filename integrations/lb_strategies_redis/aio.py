@@ -14,7 +14,6 @@ from ._addresses import split, unbind
 from ._attempt import (
     BLOCKING,
     Attempt,
-    PipelineCall,
     Uncounted,
     connected,
     current,
@@ -26,6 +25,7 @@ from ._commands import SteadyCommands
 from ._derive import adopt, release
 from ._errors import TRANSPORT, is_a, unwrap
 from ._lag import LoopLag
+from ._pipeline import PipelineCall
 from ._pipeline_aio import node_class, pipeline_class
 from ._policies import has_one_key, resolve_reads, restore
 from ._redirects import MOST_CONFIRMATIONS, Unconfirmed

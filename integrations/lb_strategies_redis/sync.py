@@ -15,7 +15,6 @@ from ._addresses import split, unbind
 from ._attempt import (
     BLOCKING,
     Attempt,
-    PipelineCall,
     Uncounted,
     connected,
     current,
@@ -26,6 +25,7 @@ from ._cache_sync import caching_connection_class, caching_pool_class
 from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, is_a, unwrap
 from ._library import library_of
+from ._pipeline import PipelineCall
 from ._pipeline_sync import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
 from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
