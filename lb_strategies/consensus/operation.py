@@ -1,0 +1,66 @@
+"""What an operation needs of a leader-based store, and what its failure says.
+
+Source: the rule of the paper that this project implements. A follower forwards a write to the
+leader, so a write sent there takes a useless hop; a linearizable read is confirmed with the
+leader and then served by whichever member was asked. No latency tells the two apart, because the
+cost is paid inside the cluster: operations have to be classified.
+"""
+
+from enum import Enum
+
+
+class OperationClass(Enum):
+    """Where an operation may go."""
+
+    WRITE = "write"
+    """Through the leader: whatever goes through the log, or only the leader answers."""
+    LINEARIZABLE_READ = "linearizable_read"
+    """Any voting member of the read pool."""
+    STALE_READ = "stale_read"
+    """Any member, learners and observers too; the answer may be old."""
+    LEADER_STREAM = "leader_stream"
+    """A long-lived stream that the leader serves; re-opened when the leader changes."""
+    STICKY_STREAM = "sticky_stream"
+    """A long-lived stream on one healthy voting member, such as a watch."""
+    MEMBER = "member"
+    """About one member, which the caller names."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether doing it twice changes nothing, so that it may be retried after any failure."""
+        return self in (OperationClass.LINEARIZABLE_READ, OperationClass.STALE_READ)
+
+    @property
+    def needs_leader(self) -> bool:
+        """Whether it goes to the leader, as long as one is known."""
+        return self in (OperationClass.WRITE, OperationClass.LEADER_STREAM)
+
+
+class FailureKind(Enum):
+    """What a failed attempt says of the member, and of whether it may be sent again."""
+
+    UNREACHABLE = "unreachable"
+    """No connection, so nothing was sent: any operation may go to another member."""
+    NO_LEADER = "no_leader"
+    """Refused before it was proposed, because the member knows no leader."""
+    DROPPED = "dropped"
+    """The proposal was dropped, as in a leader transfer: the same member may have it again."""
+    LEARNER = "learner"
+    """The member may not serve this kind of operation: it is a learner or an observer."""
+    UNAUTHENTICATED = "unauthenticated"
+    """The token is no longer valid there: authenticate once more, then send again."""
+    BEHIND = "behind"
+    """The member has not reached the position that the operation asks for."""
+    OVERLOADED = "overloaded"
+    """Refused for load, before anything was done: send again after a pause."""
+    INTERRUPTED = "interrupted"
+    """The connection or the leadership broke on the way: it may have been executed."""
+    TIMED_OUT = "timed_out"
+    """No answer in time: it may have been executed."""
+    ANSWER = "answer"
+    """No failure of the member at all, but the store's own answer: the caller's."""
+
+    @property
+    def may_have_executed(self) -> bool:
+        """Whether the store may have done, or may still do, what it was asked."""
+        return self in (FailureKind.INTERRUPTED, FailureKind.TIMED_OUT, FailureKind.ANSWER)
