@@ -6,6 +6,10 @@ leader and then served by whichever member was asked. No latency tells the two a
 cost is paid inside the cluster: operations have to be classified.
 """
 
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -28,12 +32,30 @@ class OperationClass(Enum):
     @property
     def is_read(self) -> bool:
         """Whether doing it twice changes nothing, so that it may be retried after any failure."""
-        return self in (OperationClass.LINEARIZABLE_READ, OperationClass.STALE_READ)
+        return self in _READS
 
     @property
     def needs_leader(self) -> bool:
         """Whether it goes to the leader, as long as one is known."""
-        return self in (OperationClass.WRITE, OperationClass.LEADER_STREAM)
+        return self in _LEADERS
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What the router has to know of a request.
+
+    Attributes:
+        kind: Where it may go.
+        label: Short name of what it does; latencies are compared among equal ones.
+        timed: Whether the time that it takes says something of the member: not if it blocks,
+            such as waiting for a lock.
+        member: The member that the caller named, for `OperationClass.MEMBER`; None if any will do.
+    """
+
+    kind: OperationClass
+    label: Hashable = None
+    timed: bool = True
+    member: Hashable | None = None
 
 
 class FailureKind(Enum):
@@ -54,13 +76,29 @@ class FailureKind(Enum):
     OVERLOADED = "overloaded"
     """Refused for load, before anything was done: send again after a pause."""
     INTERRUPTED = "interrupted"
-    """The connection or the leadership broke on the way: it may have been executed."""
+    """The connection broke on the way: it may have been executed."""
+    LEADER_LOST = "leader_lost"
+    """The member works, but the cluster changed its leader or lost its quorum on the way: it may
+    have been executed. Such are "leader changed" and a time-out that the server reports."""
     TIMED_OUT = "timed_out"
     """No answer in time: it may have been executed."""
+    CANCELLED = "cancelled"
+    """The caller gave up: it may have been executed."""
     ANSWER = "answer"
     """No failure of the member at all, but the store's own answer: the caller's."""
 
     @property
     def may_have_executed(self) -> bool:
         """Whether the store may have done, or may still do, what it was asked."""
-        return self in (FailureKind.INTERRUPTED, FailureKind.TIMED_OUT, FailureKind.ANSWER)
+        return self in _MAY_HAVE_EXECUTED
+
+
+_READS = (OperationClass.LINEARIZABLE_READ, OperationClass.STALE_READ)
+_LEADERS = (OperationClass.WRITE, OperationClass.LEADER_STREAM)
+_MAY_HAVE_EXECUTED = (
+    FailureKind.INTERRUPTED,
+    FailureKind.LEADER_LOST,
+    FailureKind.TIMED_OUT,
+    FailureKind.CANCELLED,
+    FailureKind.ANSWER,
+)
