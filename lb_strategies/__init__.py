@@ -4,6 +4,16 @@ Everything public is here; deep imports are never needed.
 """
 
 from .balancer import LoadBalancer
+from .consensus import (
+    AsyncConsensusRoutingMixin,
+    ConsensusOptions,
+    ConsensusRoutingMixin,
+    FailureKind,
+    MemberStatus,
+    Operation,
+    OperationClass,
+    StatusRefusedError,
+)
 from .endpoint import EndpointStats
 from .endpoint_policy import EndpointPolicy
 from .errors import LoadBalancerError, NoEndpointError
@@ -13,17 +23,25 @@ from .policy import Candidate, Policy
 from .strategy import LoadBalancingStrategy
 
 __all__ = [
+    "AsyncConsensusRoutingMixin",
     "BalancerOptions",
     "Candidate",
+    "ConsensusOptions",
+    "ConsensusRoutingMixin",
     "EndpointPolicy",
     "EndpointStats",
+    "FailureKind",
     "LoadBalancer",
     "LoadBalancerError",
     "LoadBalancingStrategy",
+    "MemberStatus",
     "NoEndpointError",
+    "Operation",
+    "OperationClass",
     "Outcome",
     "Pick",
     "Policy",
+    "StatusRefusedError",
 ]
 
 __version__ = "0.1.0"

@@ -123,6 +123,7 @@ class LoadBalancer:
         units: int = 1,
         exclude: Collection[Endpoint] = (),
         fallback: Iterable[Endpoint] = (),
+        probes: bool = True,
     ) -> Pick:
         """Choose one of `candidates` and count a request in flight on it.
 
@@ -139,6 +140,8 @@ class LoadBalancer:
                 else is left.
             fallback: candidates to choose from instead while every one of `candidates` is
                 ejected or excluded; may be empty.
+            probes: whether this request may be the one that tries an endpoint again; not if
+                how long it takes says nothing, or if it must not fail.
 
         Raises:
             NoEndpointError: `candidates` is empty.
@@ -166,7 +169,7 @@ class LoadBalancer:
                 pick = Pick(self, state, cost_class, now)
                 state.open_picks[pick] = None
                 return pick
-        return self._acquire(candidates, now, operation, units, exclude, fallback)
+        return self._acquire(candidates, now, operation, units, exclude, fallback, probes)
 
     def _acquire(
         self,
@@ -176,6 +179,7 @@ class LoadBalancer:
         units: int,
         exclude: Collection[Endpoint],
         fallback: Iterable[Endpoint],
+        probes: bool,
     ) -> Pick:
         """Pick with all that can be the matter: see `acquire`."""
         if units < 1:
@@ -187,7 +191,7 @@ class LoadBalancer:
             group = self._groups_by_id.get(id(key)) or self._members.group(key, key is candidates)
             if not group.checked_at <= now < group.check_at:
                 self._check(group, now)
-            probe = group.probe
+            probe = group.probe if probes else None
             # Through another group it may have been sent one meanwhile.
             if probe is not None and probe.probe is None and probe.endpoint not in exclude:
                 group.probe = None

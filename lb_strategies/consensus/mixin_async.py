@@ -1,0 +1,183 @@
+"""What turns the client of a leader-based store into one that routes: asyncio tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar
+
+from ..balancer import LoadBalancer
+from ..endpoint import EndpointStats
+from ..membership import Endpoint
+from ..policy import Policy
+from ..strategy import LoadBalancingStrategy
+from .drivers import drive_async
+from .leadership import MemberStatus
+from .mixin import StatusRefusedError
+from .operation import FailureKind, Operation
+from .options import ConsensusOptions
+from .plan import Authenticate, Failure, Plan, Reply, Send
+from .polling import PollTasks
+from .router import ConsensusRouter
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
+logger: Final = logging.getLogger("lb_strategies")
+
+_clock: Final = time.perf_counter
+
+
+class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
+    """Sends writes to the leader and spreads reads, in a client that is used from tasks.
+
+    A subclass implements the hooks, calls `_start_routing` once, and then `_route` for each
+    request. The members are polled by a task each, from the first request on, in its event loop.
+    See ``docs/your-own-store.md`` for a complete client.
+    """
+
+    # -- hooks ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _list_members(self) -> Iterable[Endpoint]:
+        """Return the members, at least one; asked when routing starts and by `_update_members`."""
+
+    @abstractmethod
+    def _classify(self, request: RequestT) -> Operation:
+        """Say what `request` needs of the store. Must not wait."""
+
+    @abstractmethod
+    def _classify_error(self, error: Exception, request: RequestT) -> FailureKind:
+        """Say what an exception of `_send_to` means. In doubt: `FailureKind.INTERRUPTED`."""
+
+    @abstractmethod
+    def _read_term(self, reply: ReplyT) -> tuple[int | None, Hashable | None]:
+        """Return the term and the leader's identity in `reply`; None for what it does not tell."""
+
+    @abstractmethod
+    async def _probe_member(self, member: Endpoint, timeout: float) -> MemberStatus:
+        """Ask `member` for its status, within `timeout` seconds.
+
+        Raises:
+            StatusRefusedError: it answered, but does not tell.
+            Exception: it did not answer.
+        """
+
+    @abstractmethod
+    async def _send_to(self, member: Endpoint, request: RequestT, timeout: float | None) -> ReplyT:
+        """Send `request` to `member` once, within `timeout` seconds or without end."""
+
+    async def _authenticate(self, member: Endpoint, timeout: float | None) -> None:
+        """Get a new token; needed only if `_classify_error` returns UNAUTHENTICATED."""
+        raise NotImplementedError(f"{type(self).__name__} cannot authenticate at {member}")
+
+    # -- for the subclass -------------------------------------------------------------------
+
+    def _start_routing(
+        self,
+        strategy: LoadBalancingStrategy | Policy | str,
+        *,
+        options: ConsensusOptions | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Set everything up; nothing is sent yet. Errors as for `ConsensusRouter`."""
+        self._router = ConsensusRouter(
+            self._list_members(), strategy, options=options, rng=rng, refresh=self._refresh
+        )
+        self._polls = PollTasks(self._poll, self._router.options, rng or random.Random())
+        self._is_polling = False
+        self._was_refused = False
+
+    async def _route(self, request: RequestT, timeout: float | None = None) -> ReplyT:
+        """Send `request` where it belongs, again if that can do no harm; return the reply.
+
+        Args:
+            request: whatever the hooks understand.
+            timeout: seconds in all; None to wait without end.
+
+        Raises:
+            Exception: the store client's own, as `_send_to` raised it.
+        """
+        if not self._is_polling or self._polls.is_foreign:
+            self._start_polling()
+        operation = self._classify(request)
+        plan: Plan[ReplyT] = self._router.plan(operation, now=_clock(), timeout=timeout)
+
+        async def send(step: Send) -> Reply[ReplyT] | Failure:
+            try:
+                value = await self._send_to(step.endpoint, request, step.timeout)
+            except Exception as error:
+                return Failure(error, self._classify_error(error, request), _clock())
+            term, leader = self._read_term(value)
+            return Reply(value, _clock(), term, leader)
+
+        async def authenticate(step: Authenticate) -> None:
+            await self._authenticate(step.endpoint, step.timeout)
+
+        return await drive_async(plan, send, authenticate, clock=_clock)
+
+    def _update_members(self) -> None:
+        """Ask `_list_members` again; what is known of those that stay is kept."""
+        self._router.update(self._list_members())
+        if self._is_polling:
+            self._polls.watch(self._router.tracker.members)
+
+    def _start_polling(self) -> None:
+        self._is_polling = True
+        self._polls.watch(self._router.tracker.members)
+
+    async def _stop_routing(self) -> None:
+        """End the polls; a later request starts them again."""
+        self._is_polling = False
+        await self._polls.stop()
+
+    def _refresh(self) -> None:
+        self._polls.refresh()
+
+    async def _poll(self, member: Endpoint) -> None:
+        tracker = self._router.tracker
+        try:
+            status = await self._probe_member(member, self._router.options.poll_timeout)
+        except StatusRefusedError as refusal:
+            tracker.answered(member)
+            if not self._was_refused:
+                self._was_refused = True
+                logger.warning("%s does not tell who leads, so writes rotate: %s", member, refusal)
+        except Exception as error:
+            if tracker.poll_missed(member):
+                logger.warning("%s is out: it missed polls (%s)", member, type(error).__name__)
+        else:
+            tracker.status(member, status)
+
+    # -- for the user -----------------------------------------------------------------------
+
+    @property
+    def leader(self) -> Endpoint | None:
+        """The member that writes go to; None while it is not known."""
+        return self._router.tracker.leader
+
+    @property
+    def leader_term(self) -> int:
+        """The highest term seen, >= 0; -1 before there was any."""
+        return self._router.tracker.term
+
+    @property
+    def load_balancer(self) -> LoadBalancer:
+        """What chooses among the members."""
+        return self._router.balancer
+
+    def endpoint_stats(self) -> dict[Endpoint, EndpointStats]:
+        """Return what is known of every member now."""
+        return self._router.balancer.snapshot(now=_clock())
+
+    async def wait_for_leader(self, timeout: float = 5.0) -> Endpoint | None:
+        """Wait until the leader is known, at most `timeout` seconds; return it, or None."""
+        if not self._is_polling or self._polls.is_foreign:
+            self._start_polling()
+        deadline = _clock() + timeout
+        while self.leader is None and _clock() < deadline:  # noqa: ASYNC110  # as its sibling does
+            await asyncio.sleep(0.005)
+        return self.leader

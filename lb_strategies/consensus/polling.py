@@ -1,0 +1,163 @@
+"""Asking the members for their status, in the background: a thread or a task for each member.
+
+One for each, because a member that is paused makes only its own poll wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+from weakref import WeakMethod
+
+from ..membership import Endpoint
+from .options import ConsensusOptions
+
+_LEAST_GAP: Final = 0.02
+"""Seconds between two polls of a member, however often a refresh is asked for."""
+
+
+class PollThreads:
+    """Calls `poll` for every member again and again, each in a thread of its own.
+
+    Args:
+        poll: a bound method that asks one member and never raises. Its object is not kept alive:
+            the threads end when it is gone.
+        options: interval and jitter.
+        rng: for the jitter.
+    """
+
+    def __init__(
+        self, poll: Callable[[Endpoint], None], options: ConsensusOptions, rng: random.Random
+    ) -> None:
+        self._poll = WeakMethod(poll)
+        self._options = options
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._threads: dict[Endpoint, tuple[threading.Thread, threading.Event]] = {}
+        self._process = os.getpid()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the threads are those of the parent process: a fork takes none along."""
+        return self._process != os.getpid()
+
+    def watch(self, members: Iterable[Endpoint]) -> None:
+        """Poll exactly `members` from now on."""
+        wanted = tuple(members)
+        with self._lock:
+            gone = {m: self._threads.pop(m) for m in tuple(self._threads) if m not in wanted}
+            for member in wanted:
+                if member not in self._threads:
+                    wake = threading.Event()
+                    thread = threading.Thread(
+                        target=self._run, args=(member, wake), name=f"lb-poll {member}", daemon=True
+                    )
+                    self._threads[member] = thread, wake
+                    thread.start()
+        for _, wake in gone.values():
+            wake.set()
+        for thread, _ in gone.values():
+            if thread is not threading.current_thread():
+                thread.join(2.0 * self._options.poll_timeout)
+
+    def refresh(self) -> None:
+        """Poll now; does not wait."""
+        for _, wake in list(self._threads.values()):
+            wake.set()
+
+    def _run(self, member: Endpoint, wake: threading.Event) -> None:
+        while self._is_watched(wake):
+            started = time.monotonic()
+            poll = self._poll()
+            if poll is None:
+                return
+            poll(member)
+            del poll
+            wake.wait(_interval(self._options, self._rng))
+            if self._is_watched(wake):
+                wake.clear()
+                time.sleep(max(0.0, started + _LEAST_GAP - time.monotonic()))
+
+    def _is_watched(self, wake: threading.Event) -> bool:
+        return any(wake is known for _, known in list(self._threads.values()))
+
+
+class PollTasks:
+    """The same with tasks of one event loop; a new loop gets new ones.
+
+    Args:
+        poll: a bound coroutine method; otherwise as for `PollThreads`.
+        options: interval and jitter.
+        rng: for the jitter.
+    """
+
+    def __init__(
+        self,
+        poll: Callable[[Endpoint], Awaitable[None]],
+        options: ConsensusOptions,
+        rng: random.Random,
+    ) -> None:
+        self._poll = WeakMethod(poll)
+        self._options = options
+        self._rng = rng
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: dict[Endpoint, tuple[asyncio.Task[None], asyncio.Event]] = {}
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the tasks are those of another loop than the running one."""
+        return self._loop is not asyncio.get_running_loop()
+
+    def watch(self, members: Iterable[Endpoint]) -> None:
+        """Poll exactly `members` from now on, in the running loop."""
+        wanted = tuple(members)
+        if self.is_foreign:
+            self._tasks.clear()  # the other loop's, and out of reach
+            self._loop = asyncio.get_running_loop()
+        for member in tuple(self._tasks):
+            if member not in wanted:
+                task, _ = self._tasks.pop(member)
+                task.cancel()
+        for member in wanted:
+            if member not in self._tasks:
+                wake = asyncio.Event()
+                task = asyncio.create_task(self._run(member, wake), name=f"lb-poll {member}")
+                self._tasks[member] = task, wake
+
+    async def stop(self) -> None:
+        """End every task and wait for it."""
+        tasks = [] if self.is_foreign else [task for task, _ in self._tasks.values()]
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def refresh(self) -> None:
+        """Poll now; does not wait."""
+        for _, wake in self._tasks.values():
+            wake.set()
+
+    async def _run(self, member: Endpoint, wake: asyncio.Event) -> None:
+        while True:
+            started = time.monotonic()
+            poll = self._poll()
+            if poll is None:
+                return
+            await poll(member)
+            del poll
+            try:
+                async with asyncio.timeout(_interval(self._options, self._rng)):
+                    await wake.wait()
+            except TimeoutError:
+                pass
+            wake.clear()
+            await asyncio.sleep(max(0.0, started + _LEAST_GAP - time.monotonic()))
+
+
+def _interval(options: ConsensusOptions, rng: random.Random) -> float:
+    return options.poll_interval * (1.0 + options.poll_jitter * (2.0 * rng.random() - 1.0))
