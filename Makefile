@@ -84,7 +84,7 @@ wheel: setup
 	$(PY) -c 'import pathlib, zipfile; [whl] = pathlib.Path("dist").glob("*.whl"); \
 		names = {n.split("/")[0] for n in zipfile.ZipFile(whl).namelist()}; \
 		names = {n for n in names if not n.endswith(".dist-info")}; \
-		assert names == {"lb_strategies", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
+		assert names == {"lb_strategies", "lb_strategies_etcd", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
 	$(PYTHON) -m venv build/venv
 	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel,etcd]" --group test
 	cp -r tests pyproject.toml build/elsewhere/
