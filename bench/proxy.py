@@ -6,15 +6,15 @@
         proxy.delay(0.008, jitter=0.002)   # 8 +- 2 ms more per round trip, uniform
         proxy.undo()
 
-The whole delay is put on the reply path: the server executes a request at once, and a reply leaves
-``delay`` seconds, drawn uniformly from ``delay - jitter .. delay + jitter``, after it arrived, but
-never before an earlier one of its connection. A control message is one line of JSON, on the
-standard input of the process, and is answered by one on its standard output.
+By default the whole delay is put on the reply path: the server executes a request at once, and a
+reply leaves ``delay`` seconds, drawn uniformly from ``delay - jitter .. delay + jitter``, after it
+arrived, but never before an earlier one of its connection; requests can have a delay of their own.
+Many links can share one ``ProxyProcess``. A control message is one line of JSON, on the standard
+input of the process, and is answered by one on its standard output.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -25,64 +25,64 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-from bench.forwarder import HOST, Forwarder, Order, ProxyStats
+from bench.forwarder import Forwarder, Order, ProxyStats
 from bench.servers.process import prepare_child
-from bench.timers import wake_precisely
+from bench.timers import Alarm, wake_precisely
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-class FaultProxy:
-    """Runs the proxy process; a context manager that always ends it. Not thread-safe.
+class ProxyProcess:
+    """A process that forwards any number of links; a context manager that always ends it.
+
+    Not thread-safe.
 
     Args:
-        host: The upstream server's host.
-        port: The upstream server's port.
-        seed: Decides the jitter.
         cpus: CPUs that the process may use; all when None.
     """
 
-    def __init__(
-        self, host: str, port: int, *, seed: int = 0, cpus: Collection[int] | None = None
-    ) -> None:
-        command = [sys.executable, "-m", "bench.proxy", host, str(port), "--seed", str(seed)]
+    def __init__(self, *, cpus: Collection[int] | None = None) -> None:
+        self._count = 0
         self._popen = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "bench.proxy"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=prepare_child(cpus),
         )
-        self.host = HOST
-        self.port = int(self._answer())
 
     @property
-    def endpoint(self) -> str:
-        """``"host:port"`` of the listening side."""
-        return f"{self.host}:{self.port}"
+    def pid(self) -> int:
+        """The process id."""
+        return self._popen.pid
 
-    def delay(self, seconds: float, *, jitter: float = 0.0) -> None:
-        """Add ``seconds`` +- ``jitter`` (uniform) to each round trip; replaces any other fault."""
-        if not 0 <= jitter <= seconds:
-            raise ValueError(f"need 0 <= jitter <= delay, got jitter={jitter}, delay={seconds}")
-        self._order({"do": "delay", "delay": seconds, "jitter": jitter})
+    def open(self, host: str, port: int, *, listen_on: int = 0, seed: int = 0) -> Link:
+        """Return a new link to the server at ``host``, ``port``, which need not run yet.
 
-    def stall(self) -> None:
-        """Forward nothing any more; connections stay open and new ones are accepted."""
-        self._order({"do": "stall"})
+        Args:
+            host: The server's host; the link listens there too.
+            port: The server's port.
+            listen_on: The link's own port; any free one when 0.
+            seed: Decides the jitter.
 
-    def cut(self) -> None:
-        """Reset every connection and refuse new ones."""
-        self._order({"do": "cut"})
+        Raises:
+            RuntimeError: It cannot listen there; the process has ended.
+        """
+        number, self._count = self._count, self._count + 1
+        order: Order = {"do": "open", "upstream": (host, port), "port": listen_on, "seed": seed}
+        return Link(self, number, host, self.order(number, order)["port"])
 
-    def undo(self) -> None:
-        """Forward at once again; what a stall held back is delivered now."""
-        self._order({"do": "none"})
-
-    def stats(self) -> ProxyStats:
-        """Return what was forwarded, and how late, since the start."""
-        return self._order({"do": "stats"})
+    def order(self, link: int, order: Order) -> ProxyStats:
+        """Have a link obey ``order``."""
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self._popen.stdin.write(json.dumps({**order, "link": link}) + "\n")
+        self._popen.stdin.flush()
+        line = self._popen.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the proxy process ended with code {self._popen.wait(10)}")
+        return cast(ProxyStats, json.loads(line))
 
     def close(self) -> None:
         """End the process. Idempotent."""
@@ -104,29 +104,110 @@ class FaultProxy:
     ) -> None:
         self.close()
 
+
+class Link:
+    """One listening port and the server behind it; ``ProxyProcess.open`` makes it."""
+
+    def __init__(self, process: ProxyProcess, number: int, host: str, port: int) -> None:
+        self._process = process
+        self._number = number
+        self.host = host
+        self.port = port
+
+    @property
+    def endpoint(self) -> str:
+        """``"host:port"`` of the listening side."""
+        return f"{self.host}:{self.port}"
+
+    def delay(self, seconds: float, *, jitter: float = 0.0, request: float = 0.0) -> None:
+        """Hold back each reply, and each request; replaces any other fault.
+
+        Args:
+            seconds: For replies.
+            jitter: At most ``seconds``: uniformly so much more or less.
+            request: Seconds for requests.
+        """
+        if not 0 <= jitter <= seconds:
+            raise ValueError(f"need 0 <= jitter <= delay, got jitter={jitter}, delay={seconds}")
+        self._order({"do": "delay", "delay": seconds, "jitter": jitter, "request_delay": request})
+
+    def stall(self) -> None:
+        """Forward nothing any more; connections stay open and new ones are accepted."""
+        self._order({"do": "stall"})
+
+    def cut(self) -> None:
+        """Reset every connection and refuse new ones."""
+        self._order({"do": "cut"})
+
+    def refuse(self, pids: Collection[int]) -> None:
+        """Reset connections from these processes, now and later; replaces those refused before."""
+        self._order({"do": "refuse", "pids": list(pids)})
+
+    def undo(self) -> None:
+        """Forward at once again; what a stall held back is delivered now."""
+        self._order({"do": "none"})
+
+    def stats(self) -> ProxyStats:
+        """Return what was forwarded, and how late, since the start."""
+        return self._order({"do": "stats"})
+
     def _order(self, order: Order) -> ProxyStats:
-        assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps(order) + "\n")
-        self._popen.stdin.flush()
-        return cast(ProxyStats, json.loads(self._answer()))
-
-    def _answer(self) -> str:
-        assert self._popen.stdout is not None
-        line = self._popen.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the proxy process ended with code {self._popen.wait(10)}")
-        return line
+        return self._process.order(self._number, order)
 
 
-async def _serve(upstream: tuple[str, int], seed: int) -> None:
+class FaultProxy(Link):
+    """One link in a process of its own; a context manager that always ends it.
+
+    Args:
+        host: The upstream server's host.
+        port: The upstream server's port.
+        seed: Decides the jitter.
+        cpus: CPUs that the process may use; all when None.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, seed: int = 0, cpus: Collection[int] | None = None
+    ) -> None:
+        process = ProxyProcess(cpus=cpus)
+        try:
+            link = process.open(host, port, seed=seed)
+        except BaseException:
+            process.close()
+            raise
+        super().__init__(process, 0, link.host, link.port)
+
+    def close(self) -> None:
+        """End the process. Idempotent."""
+        self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def _serve() -> None:
     """Serve until the standard input ends, which it does when the parent dies."""
     wake_precisely()
-    forwarder = Forwarder(upstream, seed=seed)
-    print(await forwarder.listen(), flush=True)
+    loop = asyncio.get_running_loop()
+    alarm = Alarm(loop)
+    forwarders: list[Forwarder] = []
     orders = asyncio.StreamReader()
-    await forwarder.loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     while line := await orders.readline():
-        print(json.dumps(await forwarder.obey(json.loads(line))), flush=True)
+        order: Order = json.loads(line)
+        if order["do"] == "open":
+            host, port = order["upstream"]
+            forwarders.append(
+                Forwarder((host, port), alarm, port=order["port"], seed=order["seed"])
+            )
+        print(json.dumps(await forwarders[order["link"]].obey(order)), flush=True)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -140,13 +221,8 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def main() -> None:
     """Run the proxy process."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy")
-    parser.add_argument("host")
-    parser.add_argument("port", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_serve((arguments.host, arguments.port), arguments.seed))
+        runner.run(_serve())
 
 
 if __name__ == "__main__":
