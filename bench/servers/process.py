@@ -69,6 +69,14 @@ class Process:
         self._signal(signal.SIGKILL)
         self._popen.wait(timeout=10)
 
+    def terminate(self, timeout: float = 10.0) -> None:
+        """Ask the process to end (SIGTERM); kill it after ``timeout`` seconds. Idempotent."""
+        self._signal(signal.SIGTERM)
+        try:
+            self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
     def log_tail(self, lines: int = 15) -> str:
         """Return the last lines of the log, for an error message."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -20,38 +19,15 @@ from typing import Self, cast
 from bench.servers.binaries import Binary, find_redis_server
 from bench.servers.process import free_ports, is_free, wait_until
 from bench.servers.redis_node import HOST, RedisNode, Role
+from bench.servers.tls import TlsFiles
 
-__all__ = ["RedisClusterServers", "RedisNode", "TlsFiles", "ports_in_slots"]
+__all__ = ["RedisClusterServers", "RedisNode", "TlsFiles", "ports_in_slots", "tls_options"]
 
 SLOTS = 16384
 START_ATTEMPTS = 3
 # Seconds. News spreads by pings to every server twice per node timeout: with the long one of the
 # finished cluster, forming it takes 13 s instead of 3 s.
 FORMING_NODE_TIMEOUT = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Where the PEM files of a server, or of a client, are.
-
-    Attributes:
-        authority: The certificate that others' must be signed with.
-        certificate: Its own.
-        key: Of its own certificate.
-    """
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-    @property
-    def options(self) -> dict[str, str]:
-        """These files as lines of redis.conf."""
-        return {
-            "tls-ca-cert-file": str(self.authority),
-            "tls-cert-file": str(self.certificate),
-            "tls-key-file": str(self.key),
-        }
 
 
 class RedisClusterServers:
@@ -217,7 +193,7 @@ class RedisClusterServers:
         }
         if self._tls is not None:
             options |= {"tls-port": str(tls), "tls-cluster": "yes", "tls-replication": "yes"}
-            options |= {"tls-auth-clients": "optional", **self._tls.options}
+            options |= {"tls-auth-clients": "optional", **tls_options(self._tls)}
         return "".join(f"{name} {value}\n" for name, value in options.items())
 
     def _form_cluster(self) -> None:
@@ -268,6 +244,15 @@ class RedisClusterServers:
             and all(_is_synchronised(replica) for replica in self.replicas)
             and all(len(ports_in_slots(node)) == len(self.nodes) for node in self.nodes)
         )
+
+
+def tls_options(files: TlsFiles) -> dict[str, str]:
+    """Return these files as lines of redis.conf."""
+    return {
+        "tls-ca-cert-file": str(files.authority),
+        "tls-cert-file": str(files.certificate),
+        "tls-key-file": str(files.key),
+    }
 
 
 def _cluster_info(node: RedisNode) -> dict[str, str]:

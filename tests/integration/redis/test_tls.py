@@ -7,41 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from bench.servers.binaries import can_tls, find_redis_server
-from bench.servers.redis import RedisClusterServers, RedisNode, TlsFiles
+from bench.servers.redis import RedisClusterServers, RedisNode, tls_options
+from bench.servers.tls import Certificates, TlsFiles
 
 from . import library
 from .drivers import Address, Connector
 from .nodes import KEYS, calls, fill, since
 
 pytestmark = pytest.mark.integration
-
-
-class Certificates:
-    """An authority, made for this run, and what it has signed.
-
-    Args:
-        directory: where to write the files.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._authority = trustme.CA()
-
-    def issue(self, host: str) -> TlsFiles:
-        """Return the files of a server, or of a client, at `host`."""
-        signed = self._authority.issue_cert(host)
-        files = TlsFiles(
-            authority=self._directory / "authority.pem",
-            certificate=self._directory / f"{host}.pem",
-            key=self._directory / f"{host}.key",
-        )
-        self._authority.cert_pem.write_to_path(str(files.authority))
-        signed.cert_chain_pems[0].write_to_path(str(files.certificate))
-        signed.private_key_pem.write_to_path(str(files.key))
-        return files
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +121,7 @@ async def test_a_replica_with_somebody_elses_certificate_is_left_out(
     sick = secure.replicas[0]
     for node in secure.nodes:
         node.ask("CONFIG", "SET", "tls-auth-clients", "optional")
-    sick.ask("CONFIG", "SET", *_flat(certificates.issue("localhost").options))
+    sick.ask("CONFIG", "SET", *_flat(tls_options(certificates.issue("localhost"))))
     try:
         options = trusting(files) | {"ssl_check_hostname": checks}
         client = await connect.ours(door(secure), "latency_based", **options)
@@ -164,7 +139,7 @@ async def test_a_replica_with_somebody_elses_certificate_is_left_out(
             assert client.total("failures") == 0
         assert client.total("in_flight") == 0
     finally:
-        sick.ask("CONFIG", "SET", *_flat(files.options))
+        sick.ask("CONFIG", "SET", *_flat(tls_options(files)))
 
 
 def _flat(options: dict[str, str]) -> list[str]:

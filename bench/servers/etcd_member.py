@@ -1,0 +1,281 @@
+"""One member of an etcd cluster, its links, and the faults that can befall them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, median, quantiles
+from typing import cast
+
+from bench.proxy import Link
+from bench.servers.etcd_gateway import EtcdError, Gateway, Json, MemberStatus, decoded, encoded
+from bench.servers.process import Process, wait_until
+from bench.servers.tls import TlsFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How long a link really held messages back in one direction, in seconds."""
+
+    mean: float
+    median: float
+    p99: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelaysGiven:
+    """What the two links of a member really added since they were made.
+
+    Raft's messages travel as replies: each member dials every other and is sent that one's
+    messages as the endless body of a response. One to another member and back thus passes the
+    ``peer_reply`` of both.
+    """
+
+    client_request: Delay
+    client_reply: Delay
+    peer_request: Delay
+    peer_reply: Delay
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What is wrong with a member's links now: seconds added, and whether they are cut."""
+
+    client_delay: float = 0.0
+    client_jitter: float = 0.0
+    peer_delay: float = 0.0
+    peer_jitter: float = 0.0
+    is_client_cut: bool = False
+    is_peer_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a member listens: really, and behind its links if it has any."""
+
+    host: str
+    client_port: int
+    peer_port: int
+    client_link: Link | None = None
+    peer_link: Link | None = None
+
+    def address(self, port: int) -> str:
+        """Return ``"host:port"``, with brackets for IPv6."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
+
+    @property
+    def endpoint(self) -> str:
+        """Where clients connect."""
+        return self.address(self.client_link.port if self.client_link else self.client_port)
+
+    @property
+    def peer_endpoint(self) -> str:
+        """Where the other members connect."""
+        return self.address(self.peer_link.port if self.peer_link else self.peer_port)
+
+
+@dataclass
+class EtcdMember:
+    """One server of the cluster; ``EtcdServers`` makes it.
+
+    Faults: ``pause`` / ``resume``, ``kill`` or ``terminate`` / ``restart`` and, on links,
+    ``slow_down`` and ``cut`` / ``heal``.
+    """
+
+    name: str
+    place: Place
+    command: Sequence[str | Path]
+    directory: Path
+    cpus: Collection[int] | None
+    tls: TlsFiles | None
+    login: tuple[str, str] | None
+    links_changed: Callable[[], None]
+    is_learner: bool = False
+    member_id: int = 0
+    """As in ``header.member_id`` of its replies; 0 until it has answered."""
+    is_paused: bool = False
+    trouble: Trouble = field(default_factory=Trouble)
+
+    def __post_init__(self) -> None:
+        self.gateway = Gateway(
+            self.place.host,
+            self.place.client_port,
+            authority=str(self.tls.authority) if self.tls else None,
+        )
+        self._process = self._start()
+
+    @property
+    def endpoint(self) -> str:
+        """``"host:port"`` for clients: of its link, if it has one."""
+        return self.place.endpoint
+
+    @property
+    def client_url(self) -> str:
+        """The endpoint with ``http://`` or ``https://``; what the cluster advertises."""
+        return f"http{'s' if self.tls else ''}://{self.endpoint}"
+
+    @property
+    def peer_url(self) -> str:
+        """Where the other members find it."""
+        return f"http://{self.place.peer_endpoint}"
+
+    @property
+    def tls_name(self) -> str:
+        """A name that only this member's certificate has, beside its address."""
+        return f"{self.name}.etcd.test"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended yet; a paused one is running."""
+        return self._process.is_running
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether its links are slowed down or cut."""
+        return self.trouble != Trouble()
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it can answer the launcher, whose own connection passes no link."""
+        return self.is_running and not self.is_paused
+
+    def pause(self) -> None:
+        """Freeze the server (SIGSTOP): connections stay open, nothing answers."""
+        self._process.pause()
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Undo ``pause``."""
+        self._process.resume()
+        self.is_paused = False
+
+    def kill(self) -> None:
+        """End the server at once; new connections are refused. Idempotent."""
+        self._process.kill()
+        self.is_paused = False
+
+    def terminate(self) -> None:
+        """End the server in order (SIGTERM): a leader hands over first. Idempotent."""
+        self.resume()
+        self._process.terminate()
+
+    def restart(self, *, wait: bool = True) -> None:
+        """Start an ended server again, with its data and ports.
+
+        Args:
+            wait: Return when it knows the leader, which without a quorum it never does.
+        """
+        self.kill()
+        self._process = self._start()
+        self.links_changed()
+        if wait:
+            self.wait_until_ready()
+
+    def slow_down(
+        self, seconds: float, *, jitter: float = 0.0, client: bool = True, peer: bool = True
+    ) -> None:
+        """Add ``seconds`` +- ``jitter`` (uniform) to all that the member sends.
+
+        Args:
+            seconds: Added to each round trip with it; replaces what was added before.
+            jitter: At most ``seconds``.
+            client: To clients.
+            peer: To other members.
+        """
+        self.trouble.client_delay, self.trouble.client_jitter = (seconds * client, jitter * client)
+        self.trouble.peer_delay, self.trouble.peer_jitter = (seconds * peer, jitter * peer)
+        self.links_changed()
+
+    def cut(self, *, client: bool = True, peer: bool = True) -> None:
+        """Reset its connections, in both directions, and refuse new ones."""
+        self.trouble.is_client_cut, self.trouble.is_peer_cut = client, peer
+        self.links_changed()
+
+    def heal(self) -> None:
+        """Undo ``slow_down`` and ``cut``."""
+        self.trouble = Trouble()
+        self.links_changed()
+
+    def delays_given(self) -> DelaysGiven:
+        """Return how long its links really held messages back.
+
+        Raises:
+            RuntimeError: The cluster has no links.
+        """
+        client, peer = self.place.client_link, self.place.peer_link
+        if client is None or peer is None:
+            raise RuntimeError("the cluster was started without client_rtt and peer_rtt")
+        of_clients, of_peers = client.stats(), peer.stats()
+        return DelaysGiven(
+            client_request=_delay(of_clients["request_delays"]),
+            client_reply=_delay(of_clients["delays"]),
+            peer_request=_delay(of_peers["request_delays"]),
+            peer_reply=_delay(of_peers["delays"]),
+        )
+
+    def status(self) -> MemberStatus:
+        """Return what the member says of itself, without asking any other."""
+        return self.gateway.status()
+
+    def call(self, path: str, body: Mapping[str, object]) -> Json:
+        """Call the member's gateway, as root where the cluster has users."""
+        token = self.gateway.login(*self.login) if self.login else None
+        return self.gateway.call(path, body, token=token)
+
+    def put(self, key: str, value: str) -> int:
+        """Write through this member; return the revision."""
+        answer = self.call("kv/put", {"key": encoded(key), "value": encoded(value)})
+        return int(cast("dict[str, str]", answer["header"])["revision"])
+
+    def get(self, key: str, *, serializable: bool = False) -> str | None:
+        """Read from this member; ``serializable`` from its own state, perhaps stale."""
+        answer = self.call("kv/range", {"key": encoded(key), "serializable": serializable})
+        found = cast("list[dict[str, str]]", answer.get("kvs", []))
+        return decoded(found[0].get("value", "")) if found else None
+
+    def wait_until_ready(self, timeout: float = 30.0) -> None:
+        """Return when the member knows the leader.
+
+        Raises:
+            RuntimeError: It ended, or did not within ``timeout`` seconds; the message holds the
+                end of its log.
+        """
+        try:
+            wait_until(self._knows_leader, f"{self.name} knows the leader", timeout=timeout)
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}; end of its log:\n{self._process.log_tail()}") from error
+
+    def _knows_leader(self) -> bool:
+        if not self.is_running:
+            raise RuntimeError(f"etcd of {self.name} at {self.endpoint} ended")
+        try:
+            status = self.status()
+        except (OSError, EtcdError):
+            return False
+        self.member_id = status.member_id
+        return status.leader_id != 0
+
+    def _start(self) -> Process:
+        log = self.directory / f"{self.name}.log"
+        return Process(self.command, log=log, cpus=self.cpus)
+
+
+def _delay(given: Sequence[float]) -> Delay:
+    if len(given) < 2:
+        only = given[0] if given else 0.0
+        return Delay(only, only, only, len(given))
+    return Delay(fmean(given), median(given), quantiles(given, n=100)[98], len(given))
+
+
+def mean_delay(delays: Iterable[Delay]) -> float:
+    """Return the mean of all messages in seconds; 0 if there were none."""
+    known = list(delays)
+    count = sum(delay.count for delay in known)
+    return sum(delay.mean * delay.count for delay in known) / max(count, 1)

@@ -1,0 +1,74 @@
+"""Clusters: one for the whole session, and new ones for tests that damage them.
+
+``etcd`` is for tests that leave the members as they are; ``fresh_etcd`` for those that kill, pause,
+add or remove; ``start_etcd(**options)`` for any other cluster, see ``bench.servers.etcd``.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import FrameType
+from typing import Protocol
+
+import pytest
+
+from bench.servers.etcd import EtcdServers
+
+LIMIT = 60
+"""Seconds that a test may take; none takes a third of it."""
+
+
+@pytest.fixture(autouse=True)
+def _bounded_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that hangs."""
+
+    def fail(number: int, frame: FrameType | None) -> None:
+        pytest.fail(f"took longer than {seconds} s")
+
+    marker = request.node.get_closest_marker("integration")
+    seconds = (marker.kwargs.get("limit") if marker else None) or LIMIT
+    previous = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+class Starter(Protocol):
+    def __call__(self, **options: object) -> EtcdServers: ...
+
+
+@pytest.fixture(scope="session")
+def _etcd() -> Iterator[EtcdServers]:
+    with EtcdServers(members=3) as servers:
+        yield servers
+
+
+@pytest.fixture
+def etcd(_etcd: EtcdServers) -> EtcdServers:
+    """Three members that are well and have no keys."""
+    _etcd.wait_until_ready()
+    _etcd.clear()
+    return _etcd
+
+
+@pytest.fixture
+def fresh_etcd() -> Iterator[EtcdServers]:
+    """Three members, of this test alone."""
+    with EtcdServers(members=3) as servers:
+        yield servers
+
+
+@pytest.fixture
+def start_etcd() -> Iterator[Starter]:
+    """Start clusters as the test wants them; they are stopped at its end."""
+    with ExitStack() as stack:
+
+        def start(**options: object) -> EtcdServers:
+            return stack.enter_context(EtcdServers(**options))  # type: ignore[arg-type]
+
+        yield start
