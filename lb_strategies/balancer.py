@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from math import inf, isfinite
 from typing import Any, cast
-from weakref import WeakSet
 
 from .endpoint import EndpointState, EndpointStats
 from .estimators import LEAST_RTT
+from .forks import renew_after_fork
 from .group import Group
 from .health import Health
 from .journal import Journal
@@ -84,7 +83,9 @@ class LoadBalancer:
         # Re-entrant: the collector may close an abandoned coroutine in the middle of a pick, and
         # its `finally` gives another pick back on this very thread.
         self._lock = threading.RLock()
-        _balancers.add(self)
+        # CPython re-seeds only the module's own generator in a forked child; without this,
+        # pre-forked workers would choose in lock-step and keep the parent's in-flight counts.
+        renew_after_fork(self)
 
     # -- choosing ---------------------------------------------------------------------------
 
@@ -403,17 +404,3 @@ def _checked(
 def _check_time(now: float) -> None:
     if not isfinite(now):
         raise ValueError(f"now must be a finite number of seconds, got {now!r}")
-
-
-# CPython re-seeds only the module's own generator in a forked child; without this, pre-forked
-# workers would choose in lock-step and carry the parent's in-flight counts for ever.
-_balancers: WeakSet[LoadBalancer] = WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for balancer in list(_balancers):
-        balancer._after_fork_in_child()
-
-
-# Windows has no such function; there `dict` takes the call and does nothing with it.
-getattr(os, "register_at_fork", dict)(after_in_child=_after_fork_in_child)

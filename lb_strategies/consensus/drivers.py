@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from .operation import FailureKind
-from .plan import Authenticate, Done, Event, Failure, Plan, Reply, ReplyT, Send, Sleep
+from .plan import Authenticate, Done, Event, Failure, Plan, Reply, ReplyT, Send, Sleep, Step
 
 
 def drive(
@@ -27,25 +27,29 @@ def drive(
         clock: monotonic seconds.
         sleep: waits for so many seconds.
     """
+
+    # The event is no variable here, or the error in it would lead to this frame and back.
+    def do(step: Step) -> Event[ReplyT]:
+        try:
+            if isinstance(step, Send):
+                return send(step)
+            if isinstance(step, Sleep):
+                sleep(step.seconds)
+            else:
+                authenticate(step)
+            return Done(clock())
+        except BaseException as error:
+            return Failure(error, FailureKind.CANCELLED, clock())
+
     try:
         step = next(plan)
         while True:
-            event: Event[ReplyT]
-            try:
-                if isinstance(step, Send):
-                    event = send(step)
-                elif isinstance(step, Sleep):
-                    sleep(step.seconds)
-                    event = Done(clock())
-                else:
-                    authenticate(step)
-                    event = Done(clock())
-            except BaseException as error:
-                event = Failure(error, FailureKind.CANCELLED, clock())
-            step = plan.send(event)
+            step = plan.send(do(step))
     except StopIteration as stop:
         reply: ReplyT = stop.value
         return reply
+    finally:
+        plan.close()  # interrupted between two steps, it still holds a pick
 
 
 async def drive_async(
@@ -57,22 +61,25 @@ async def drive_async(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ReplyT:
     """Do what `plan` says in the running task; otherwise as `drive`."""
+
+    async def do(step: Step) -> Event[ReplyT]:
+        try:
+            if isinstance(step, Send):
+                return await send(step)
+            if isinstance(step, Sleep):
+                await sleep(step.seconds)
+            else:
+                await authenticate(step)
+            return Done(clock())
+        except BaseException as error:
+            return Failure(error, FailureKind.CANCELLED, clock())
+
     try:
         step = next(plan)
         while True:
-            event: Event[ReplyT]
-            try:
-                if isinstance(step, Send):
-                    event = await send(step)
-                elif isinstance(step, Sleep):
-                    await sleep(step.seconds)
-                    event = Done(clock())
-                else:
-                    await authenticate(step)
-                    event = Done(clock())
-            except BaseException as error:
-                event = Failure(error, FailureKind.CANCELLED, clock())
-            step = plan.send(event)
+            step = plan.send(await do(step))
     except StopIteration as stop:
         reply: ReplyT = stop.value
         return reply
+    finally:
+        plan.close()

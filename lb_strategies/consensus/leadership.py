@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ..forks import renew_after_fork
 from ..membership import Endpoint, distinct
 
 UNKNOWN_TERM: Final = -1
+
+
+class StatusRefusedError(Exception):
+    """Raised by a `_probe_member` hook: the member works, but will not say who leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +23,18 @@ class MemberStatus:
 
     Attributes:
         term: The term that it is in, >= 0; ZooKeeper's epoch.
-        leader: Identity of the member that it takes for the leader; None if it knows none.
+        leader: Identity of the member that it takes for the leader; None if it names none.
         identity: Its own, in the same terms; None if that is its endpoint.
         learner: Whether it takes no part in votes, and so may not serve every read.
+        has_leader: False if it says that there is no leader, so that it can serve nothing but
+            stale reads: as long as others can, they are asked instead.
     """
 
     term: int
     leader: Hashable | None
     identity: Hashable | None = None
     learner: bool = False
+    has_leader: bool = True
 
 
 class LeadershipTracker:
@@ -34,7 +42,8 @@ class LeadershipTracker:
 
     A view counts only at the highest term seen, as in Raft: an older one, or one that knows no
     leader, is ignored. A member that misses polls is out, because one that is paused never
-    completes a request and so has no latency to be judged by.
+    completes a request and so has no latency to be judged by. So is one that has lost the
+    leader, for what needs one: it refuses at once, and no latency tells that either.
 
     All methods may be called from any thread. The attributes are replaced, never changed, so
     they are read without a lock, and the same tuple is handed to a balancer again and again.
@@ -54,6 +63,8 @@ class LeadershipTracker:
         """By the identities that the members gave themselves."""
         self._learners: set[Endpoint] = set()
         self._misses: dict[Endpoint, int] = {}
+        self._leaderless: set[Endpoint] = set()
+        """Those that said last that there is no leader."""
         self._leader_identity: Hashable | None = None
         self._is_doubted = False
         """Whether a write failed on the leader, which has not spoken for itself since."""
@@ -63,13 +74,18 @@ class LeadershipTracker:
         """Where writes go; None while that is not known, doubted or not reachable."""
         self.reachable: tuple[Endpoint, ...] = ()
         """All that did not miss polls; everybody if nobody is left."""
+        self.replicas: tuple[Endpoint, ...] = ()
+        """... the leader left out; may be empty."""
         self.voters: tuple[Endpoint, ...] = ()
-        """... learners left out; never empty unless there are no members."""
+        """Those of the reachable that vote, and have a leader if anybody has one; never empty."""
         self.followers: tuple[Endpoint, ...] = ()
         """... the leader left out; may be empty."""
         self.all_voters: tuple[Endpoint, ...] = ()
         """All that vote, reachable or not; for the strategies that look at nothing."""
+        self.all_followers: tuple[Endpoint, ...] = ()
+        """... the leader left out; may be empty."""
         self.update(members)
+        renew_after_fork(self)
 
     @property
     def members(self) -> tuple[Endpoint, ...]:
@@ -82,6 +98,7 @@ class LeadershipTracker:
             self._members = distinct(members)
             kept = set(self._members)
             self._learners &= kept
+            self._leaderless &= kept
             self._misses = {m: n for m, n in self._misses.items() if m in kept}
             self._endpoints = {i: m for i, m in self._endpoints.items() if m in kept}
             self._settle()
@@ -93,10 +110,12 @@ class LeadershipTracker:
             if member not in self._members:
                 return  # it has left meanwhile
             self._misses.pop(member, None)
-            self._endpoints[identity] = member
-            self._learners.discard(member)
-            if status.learner:
-                self._learners.add(member)
+            if self._endpoints.get(identity) != member:
+                # It may be another one than it was, at the same address.
+                self._endpoints = {i: m for i, m in self._endpoints.items() if m != member}
+                self._endpoints[identity] = member
+            _mark(self._learners, member, status.learner)
+            _mark(self._leaderless, member, not status.has_leader)
             self._rise(status.term)
             if status.term == self.term and status.leader is not None:
                 if status.leader != self._leader_identity or status.leader == identity:
@@ -149,14 +168,21 @@ class LeadershipTracker:
                 self._learners.add(member)
                 self._settle()
 
+    def found_leaderless(self, member: Endpoint) -> None:
+        """Take in that `member` refused what needs a leader, because it knows none."""
+        with self._lock:
+            if member in self._members:
+                self._leaderless.add(member)
+                self._settle()
+
     def answered(self, member: Endpoint) -> None:
         """Take in that `member` answered a poll, though not what was asked."""
         with self._lock:
-            if self._misses.pop(member, None):
-                self._settle()
+            self._misses.pop(member, None)
+            self._leaderless.discard(member)  # it does not tell, so it has to be tried
+            self._settle()
 
-    def after_fork(self) -> None:
-        """Make the lock anew in a forked child: another thread may have held it."""
+    def _after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
 
     def _rise(self, term: int) -> bool:
@@ -170,14 +196,30 @@ class LeadershipTracker:
     def _settle(self) -> None:
         """Work out what is read; a tuple that did not change stays the same object."""
         out = {m for m, misses in self._misses.items() if misses >= self._max_misses}
-        up = tuple(m for m in self._members if m not in out) or self._members
-        voters = tuple(m for m in self._members if m not in self._learners) or self._members
         named = self._endpoints.get(self._leader_identity)
-        self.leader = None if named is None or named in out or self._is_doubted else named
-        self.reachable = _same(self.reachable, up)
-        self.all_voters = _same(self.all_voters, voters)
-        self.voters = _same(self.voters, tuple(m for m in voters if m not in out) or voters)
-        self.followers = _same(self.followers, tuple(m for m in self.voters if m != named))
+        is_led = not (named in out or named in self._leaderless or self._is_doubted)
+        self.leader = named if is_led else None
+        self.reachable = _same(self.reachable, _without(out, self._members) or self._members)
+        self.replicas = _same(self.replicas, _without({named}, self.reachable))
+        voting = _without(self._learners, self._members) or self._members
+        up = _without(out, voting) or voting
+        self.voters = _same(self.voters, _without(self._leaderless, up) or up)
+        self.followers = _same(self.followers, _without({named}, self.voters))
+        self.all_voters = _same(self.all_voters, voting)
+        self.all_followers = _same(self.all_followers, _without({named}, voting))
+
+
+def _without(
+    some: Collection[Endpoint | None], members: tuple[Endpoint, ...]
+) -> tuple[Endpoint, ...]:
+    return tuple(member for member in members if member not in some)
+
+
+def _mark(members: set[Endpoint], member: Endpoint, is_so: bool) -> None:
+    if is_so:
+        members.add(member)
+    else:
+        members.discard(member)
 
 
 def _same(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:

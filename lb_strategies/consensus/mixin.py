@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from abc import ABC, abstractmethod
@@ -27,13 +26,8 @@ from .router import ConsensusRouter
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
-logger: Final = logging.getLogger("lb_strategies")
 
 _clock: Final = time.perf_counter
-
-
-class StatusRefusedError(Exception):
-    """Raised by a `_probe_member` hook: the member works, but will not say who leads."""
 
 
 class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
@@ -89,12 +83,12 @@ class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         rng: random.Random | None = None,
     ) -> None:
         """Set everything up; nothing is sent yet. Errors as for `ConsensusRouter`."""
+        rng = rng if rng is not None else random.Random()
+        options = options if options is not None else ConsensusOptions()
+        self._polls = PollThreads(self._poll, options, rng)
         self._router = ConsensusRouter(
-            self._list_members(), strategy, options=options, rng=rng, refresh=self._refresh
+            self._list_members(), strategy, options=options, rng=rng, refresh=self._polls.refresh
         )
-        self._polls = PollThreads(self._poll, self._router.options, rng or random.Random())
-        self._is_polling = False
-        self._was_refused = False
 
     def _route(self, request: RequestT, timeout: float | None = None) -> ReplyT:
         """Send `request` where it belongs, again if that can do no harm; return the reply.
@@ -106,8 +100,8 @@ class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         Raises:
             Exception: the store client's own, as `_send_to` raised it.
         """
-        if not self._is_polling or self._polls.is_foreign:
-            self._start_polling()
+        if not self._polls.is_running:
+            self._polls.watch(self._router.tracker.members)
         operation = self._classify(request)
         plan: Plan[ReplyT] = self._router.plan(operation, now=_clock(), timeout=timeout)
 
@@ -127,39 +121,20 @@ class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
     def _update_members(self) -> None:
         """Ask `_list_members` again; what is known of those that stay is kept."""
         self._router.update(self._list_members())
-        if self._is_polling:
+        if self._polls.is_running:
             self._polls.watch(self._router.tracker.members)
-
-    def _start_polling(self) -> None:
-        if self._polls.is_foreign:  # a forked child starts anew
-            self._router.tracker.after_fork()
-            self._polls = PollThreads(self._poll, self._router.options, random.Random())
-        self._is_polling = True
-        self._polls.watch(self._router.tracker.members)
 
     def _stop_routing(self) -> None:
         """End the polls; a later request starts them again."""
-        self._is_polling = False
-        if not self._polls.is_foreign:
-            self._polls.watch(())
-
-    def _refresh(self) -> None:
-        self._polls.refresh()
+        self._polls.watch(())
 
     def _poll(self, member: Endpoint) -> None:
-        tracker = self._router.tracker
         try:
             status = self._probe_member(member, self._router.options.poll_timeout)
-        except StatusRefusedError as refusal:
-            tracker.answered(member)
-            if not self._was_refused:
-                self._was_refused = True
-                logger.warning("%s does not tell who leads, so writes rotate: %s", member, refusal)
         except Exception as error:
-            if tracker.poll_missed(member):
-                logger.warning("%s is out: it missed polls (%s)", member, type(error).__name__)
+            self._router.poll_failed(member, error)
         else:
-            tracker.status(member, status)
+            self._router.tracker.status(member, status)
 
     # -- for the user -----------------------------------------------------------------------
 
@@ -184,8 +159,8 @@ class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
 
     def wait_for_leader(self, timeout: float = 5.0) -> Endpoint | None:
         """Wait until the leader is known, at most `timeout` seconds; return it, or None."""
-        if not self._is_polling or self._polls.is_foreign:
-            self._start_polling()
+        if not self._polls.is_running:
+            self._polls.watch(self._router.tracker.members)
         deadline = _clock() + timeout
         while self.leader is None and _clock() < deadline:
             time.sleep(0.005)

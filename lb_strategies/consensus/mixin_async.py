@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from abc import ABC, abstractmethod
@@ -17,7 +16,6 @@ from ..policy import Policy
 from ..strategy import LoadBalancingStrategy
 from .drivers import drive_async
 from .leadership import MemberStatus
-from .mixin import StatusRefusedError
 from .operation import FailureKind, Operation
 from .options import ConsensusOptions
 from .plan import Authenticate, Failure, Plan, Reply, Send
@@ -26,7 +24,6 @@ from .router import ConsensusRouter
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
-logger: Final = logging.getLogger("lb_strategies")
 
 _clock: Final = time.perf_counter
 
@@ -84,12 +81,12 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         rng: random.Random | None = None,
     ) -> None:
         """Set everything up; nothing is sent yet. Errors as for `ConsensusRouter`."""
+        rng = rng if rng is not None else random.Random()
+        options = options if options is not None else ConsensusOptions()
+        self._polls = PollTasks(self._poll, options, rng)
         self._router = ConsensusRouter(
-            self._list_members(), strategy, options=options, rng=rng, refresh=self._refresh
+            self._list_members(), strategy, options=options, rng=rng, refresh=self._polls.refresh
         )
-        self._polls = PollTasks(self._poll, self._router.options, rng or random.Random())
-        self._is_polling = False
-        self._was_refused = False
 
     async def _route(self, request: RequestT, timeout: float | None = None) -> ReplyT:
         """Send `request` where it belongs, again if that can do no harm; return the reply.
@@ -101,8 +98,8 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         Raises:
             Exception: the store client's own, as `_send_to` raised it.
         """
-        if not self._is_polling or self._polls.is_foreign:
-            self._start_polling()
+        if not self._polls.is_running:
+            self._polls.watch(self._router.tracker.members)
         operation = self._classify(request)
         plan: Plan[ReplyT] = self._router.plan(operation, now=_clock(), timeout=timeout)
 
@@ -122,35 +119,20 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
     def _update_members(self) -> None:
         """Ask `_list_members` again; what is known of those that stay is kept."""
         self._router.update(self._list_members())
-        if self._is_polling:
+        if self._polls.is_running:
             self._polls.watch(self._router.tracker.members)
-
-    def _start_polling(self) -> None:
-        self._is_polling = True
-        self._polls.watch(self._router.tracker.members)
 
     async def _stop_routing(self) -> None:
         """End the polls; a later request starts them again."""
-        self._is_polling = False
         await self._polls.stop()
 
-    def _refresh(self) -> None:
-        self._polls.refresh()
-
     async def _poll(self, member: Endpoint) -> None:
-        tracker = self._router.tracker
         try:
             status = await self._probe_member(member, self._router.options.poll_timeout)
-        except StatusRefusedError as refusal:
-            tracker.answered(member)
-            if not self._was_refused:
-                self._was_refused = True
-                logger.warning("%s does not tell who leads, so writes rotate: %s", member, refusal)
         except Exception as error:
-            if tracker.poll_missed(member):
-                logger.warning("%s is out: it missed polls (%s)", member, type(error).__name__)
+            self._router.poll_failed(member, error)
         else:
-            tracker.status(member, status)
+            self._router.tracker.status(member, status)
 
     # -- for the user -----------------------------------------------------------------------
 
@@ -175,8 +157,8 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
 
     async def wait_for_leader(self, timeout: float = 5.0) -> Endpoint | None:
         """Wait until the leader is known, at most `timeout` seconds; return it, or None."""
-        if not self._is_polling or self._polls.is_foreign:
-            self._start_polling()
+        if not self._polls.is_running:
+            self._polls.watch(self._router.tracker.members)
         deadline = _clock() + timeout
         while self.leader is None and _clock() < deadline:  # noqa: ASYNC110  # as its sibling does
             await asyncio.sleep(0.005)

@@ -29,15 +29,18 @@ class OperationClass(Enum):
     MEMBER = "member"
     """About one member, which the caller names."""
 
-    @property
-    def is_read(self) -> bool:
-        """Whether doing it twice changes nothing, so that it may be retried after any failure."""
-        return self in _READS
+    # Attributes, and no properties, because every request asks for them.
+    is_read: bool
+    """Whether doing it twice changes nothing, so that it may be retried after any failure."""
+    needs_leader: bool
+    """Whether it goes to the leader, as long as one is known."""
+    needs_voter: bool
+    """Whether learners and observers refuse it."""
 
-    @property
-    def needs_leader(self) -> bool:
-        """Whether it goes to the leader, as long as one is known."""
-        return self in _LEADERS
+    def __init__(self, value: str) -> None:
+        self.is_read = value in ("linearizable_read", "stale_read")
+        self.needs_leader = value in ("write", "leader_stream")
+        self.needs_voter = value not in ("stale_read", "member")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,6 @@ class FailureKind(Enum):
         return self in _MAY_HAVE_EXECUTED
 
 
-_READS = (OperationClass.LINEARIZABLE_READ, OperationClass.STALE_READ)
-_LEADERS = (OperationClass.WRITE, OperationClass.LEADER_STREAM)
 _MAY_HAVE_EXECUTED = (
     FailureKind.INTERRUPTED,
     FailureKind.LEADER_LOST,

@@ -6,7 +6,6 @@ One for each, because a member that is paused makes only its own poll wait.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
@@ -14,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 from weakref import WeakMethod
 
+from ..forks import renew_after_fork
 from ..membership import Endpoint
 from .options import ConsensusOptions
 
@@ -37,20 +37,21 @@ class PollThreads:
         self._poll = WeakMethod(poll)
         self._options = options
         self._rng = rng
+        self._after_fork_in_child()
+        renew_after_fork(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Start without threads: a fork takes none along."""
         self._lock = threading.Lock()
         self._threads: dict[Endpoint, tuple[threading.Thread, threading.Event]] = {}
-        self._process = os.getpid()
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the threads are those of the parent process: a fork takes none along."""
-        return self._process != os.getpid()
+        self.is_running = False
+        """Whether anybody is polled; not in a forked child, before it says so itself."""
 
     def watch(self, members: Iterable[Endpoint]) -> None:
-        """Poll exactly `members` from now on."""
+        """Poll exactly `members` from now on, nobody if there are none."""
         wanted = tuple(members)
         with self._lock:
-            gone = {m: self._threads.pop(m) for m in tuple(self._threads) if m not in wanted}
+            gone = [self._threads.pop(m) for m in tuple(self._threads) if m not in wanted]
             for member in wanted:
                 if member not in self._threads:
                     wake = threading.Event()
@@ -59,9 +60,10 @@ class PollThreads:
                     )
                     self._threads[member] = thread, wake
                     thread.start()
-        for _, wake in gone.values():
+            self.is_running = bool(wanted)
+        for _, wake in gone:
             wake.set()
-        for thread, _ in gone.values():
+        for thread, _ in gone:
             if thread is not threading.current_thread():
                 thread.join(2.0 * self._options.poll_timeout)
 
@@ -71,16 +73,17 @@ class PollThreads:
             wake.set()
 
     def _run(self, member: Endpoint, wake: threading.Event) -> None:
-        while self._is_watched(wake):
+        while True:
+            wake.clear()  # before the look, or the last call would be missed
+            if not self._is_watched(wake):
+                return
             started = time.monotonic()
             poll = self._poll()
             if poll is None:
                 return
             poll(member)
             del poll
-            wake.wait(_interval(self._options, self._rng))
-            if self._is_watched(wake):
-                wake.clear()
+            if wake.wait(_interval(self._options, self._rng)) and self._is_watched(wake):
                 time.sleep(max(0.0, started + _LEAST_GAP - time.monotonic()))
 
     def _is_watched(self, wake: threading.Event) -> bool:
@@ -109,15 +112,15 @@ class PollTasks:
         self._tasks: dict[Endpoint, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether the tasks are those of another loop than the running one."""
-        return self._loop is not asyncio.get_running_loop()
+    def is_running(self) -> bool:
+        """Whether anybody is polled in the running loop."""
+        return self._loop is asyncio.get_running_loop()
 
     def watch(self, members: Iterable[Endpoint]) -> None:
         """Poll exactly `members` from now on, in the running loop."""
         wanted = tuple(members)
-        if self.is_foreign:
-            self._tasks.clear()  # the other loop's, and out of reach
+        if not self.is_running:
+            self._tasks = {}  # another loop's are out of reach, and end when they wake up
             self._loop = asyncio.get_running_loop()
         for member in tuple(self._tasks):
             if member not in wanted:
@@ -131,8 +134,9 @@ class PollTasks:
 
     async def stop(self) -> None:
         """End every task and wait for it."""
-        tasks = [] if self.is_foreign else [task for task, _ in self._tasks.values()]
-        self._tasks.clear()
+        tasks = [task for task, _ in self._tasks.values()] if self.is_running else []
+        self._tasks = {}
+        self._loop = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -144,6 +148,9 @@ class PollTasks:
 
     async def _run(self, member: Endpoint, wake: asyncio.Event) -> None:
         while True:
+            wake.clear()
+            if not self._is_watched(wake):
+                return
             started = time.monotonic()
             poll = self._poll()
             if poll is None:
@@ -155,8 +162,10 @@ class PollTasks:
                     await wake.wait()
             except TimeoutError:
                 pass
-            wake.clear()
             await asyncio.sleep(max(0.0, started + _LEAST_GAP - time.monotonic()))
+
+    def _is_watched(self, wake: asyncio.Event) -> bool:
+        return any(wake is known for _, known in self._tasks.values())
 
 
 def _interval(options: ConsensusOptions, rng: random.Random) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, TypeVar
@@ -11,12 +12,15 @@ from ..membership import Endpoint
 from ..pick import Outcome, Pick
 from ..policy import Policy
 from ..strategy import LoadBalancingStrategy
-from .leadership import LeadershipTracker
-from .operation import FailureKind, Operation, OperationClass
+from .leadership import LeadershipTracker, StatusRefusedError
+from .operation import FailureKind, Operation
 from .options import ConsensusOptions
-from .plan import Authenticate, Failure, Plan, Reply, Send, Sleep, Step
+from .plan import Plan
+from .retries import make_plan
 
 ReplyT = TypeVar("ReplyT")
+
+_LOGGER: Final = logging.getLogger("lb_strategies")
 
 _BLIND: Final = frozenset(
     {
@@ -46,8 +50,6 @@ _COUNTED: Final = {
     FailureKind.BEHIND: Outcome.UNTIMED,
 }
 """What a failure says of the member's health; the rest says nothing."""
-_NEEDS_TIME: Final = frozenset({FailureKind.NO_LEADER, FailureKind.OVERLOADED})
-"""What another member is likely to say too, if asked at once."""
 _USUAL_TIMES: Final = 10.0
 _UNKNOWN_ATTEMPT: Final = 10.0
 """How many attempt time-outs an operation may take that was never seen to end."""
@@ -84,8 +86,9 @@ class ConsensusRouter:
         if options is not None and not isinstance(options, ConsensusOptions):
             raise TypeError(f"options must be a ConsensusOptions, got {options!r}")
         self.options = options if options is not None else ConsensusOptions()
-        self.balancer = LoadBalancer(strategy, options=self.options.balancer, rng=rng)
-        self._rng = rng if rng is not None else random.Random()
+        # The balancer seeds it anew in a forked child.
+        self.rng = rng if rng is not None else random.Random()
+        self.balancer = LoadBalancer(strategy, options=self.options.balancer, rng=self.rng)
         self._refresh = refresh
         endpoints = _checked(members)
         self.tracker = LeadershipTracker(endpoints, max_misses=self.options.max_misses)
@@ -94,16 +97,27 @@ class ConsensusRouter:
         self._is_blind = chosen in _BLIND
         self._is_pinned = chosen not in _UNPINNED
         self._only_followers = chosen in _FOLLOWERS_ONLY
-        self._cold = dict.fromkeys(endpoints, self.options.cold_samples)
+        self._cold: dict[Endpoint, int] = {}
+        """How many answers the members that are new will still teach nothing with."""
         self._usual: dict[Hashable, float] = {}
+        """Seconds that a kind of read takes at most, more or less."""
+        self._was_refused = False
+        self._warm_up(endpoints)
 
     def update(self, members: Iterable[Endpoint]) -> None:
         """Make `members` the whole membership; what is known of those that stay is kept."""
         endpoints = _checked(members)
+        joined = [m for m in endpoints if m not in self.tracker.members]
         self.tracker.update(endpoints)
         self.balancer.update(endpoints)
-        cold = self.options.cold_samples
-        self._cold = {m: self._cold.get(m, cold) for m in endpoints}
+        self._warm_up(joined)
+
+    def _warm_up(self, joined: Iterable[Endpoint]) -> None:
+        known = self.tracker.members
+        left = {m: n for m, n in list(self._cold.items()) if m in known}
+        if self.options.cold_samples:
+            left.update(dict.fromkeys(joined, self.options.cold_samples))
+        self._cold = left
 
     # -- choosing ---------------------------------------------------------------------------
 
@@ -115,44 +129,64 @@ class ConsensusRouter:
         Args:
             operation: what is to be done.
             now: monotonic time in seconds.
-            exclude: members to avoid if there is another one.
+            exclude: members to avoid if there is any other one, healthy or not.
         """
-        kind, label = operation.kind, operation.label
-        tracker = self.tracker
-        if operation.member is not None:
-            return self.balancer.begin(operation.member, now=now, operation=label)
-        fallback: tuple[Endpoint, ...] = ()
-        if self._is_pinned and kind.needs_leader:
-            leader = tracker.leader
-            if leader is not None and leader not in exclude:
-                return self.balancer.begin(leader, now=now, operation=label)
-            candidates = tracker.voters
-        elif self._is_blind:
-            candidates = tracker.all_voters
-            if self._only_followers:
-                candidates = tuple(m for m in candidates if m != tracker.leader) or candidates
-        elif kind in (OperationClass.STALE_READ, OperationClass.MEMBER):
-            candidates = tracker.reachable
-        else:
-            candidates = tracker.voters
-        if self._only_followers and not self._is_blind and kind.is_read:
-            candidates, fallback = tracker.followers or candidates, tracker.voters
-        return self.balancer.acquire(
-            candidates,
-            now=now,
-            operation=label,
-            exclude=exclude,
-            fallback=fallback,
-            probes=self._teaches(operation),
-        )
+        return self._acquire(operation, now, exclude, self._teaches(operation))
 
     def assign(
         self, operation: Operation, *, now: float, exclude: tuple[Endpoint, ...] = ()
     ) -> Endpoint:
         """Choose the member of a stream, which is no request in flight; as `acquire` otherwise."""
-        pick = self.acquire(operation, now=now, exclude=exclude)
+        # It stays for long, so it tries out no member that is out.
+        pick = self._acquire(operation, now, exclude, probes=False)
         pick.done(Outcome.REDIRECT, now=now)
         return pick.endpoint
+
+    def _acquire(
+        self, operation: Operation, now: float, exclude: tuple[Endpoint, ...], probes: bool
+    ) -> Pick:
+        if operation.member is not None:
+            return self.balancer.begin(operation.member, now=now, operation=operation.label)
+        if self._is_pinned and operation.kind.needs_leader:
+            leader = self.tracker.leader
+            if leader is not None and leader not in exclude:
+                return self.balancer.begin(leader, now=now, operation=operation.label)
+        candidates, fallback = self._candidates(operation)
+        if exclude and all(m in exclude for m in (*candidates, *fallback)):
+            candidates = self.everybody(operation)  # who is out may do, as nobody else does
+        return self.balancer.acquire(
+            candidates,
+            now=now,
+            operation=operation.label,
+            exclude=exclude,
+            fallback=fallback,
+            probes=probes,
+        )
+
+    def _candidates(
+        self, operation: Operation
+    ) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+        """Return who may serve it, and who if none of these is healthy."""
+        tracker = self.tracker
+        if self._is_blind:
+            if self._only_followers and tracker.all_followers:
+                return tracker.all_followers, tracker.all_voters
+            return tracker.all_voters, ()
+        kind = operation.kind
+        if kind.needs_voter:
+            serving, replicas = tracker.voters, tracker.followers
+        else:
+            serving, replicas = tracker.reachable, tracker.replicas
+        if self._only_followers and kind.is_read and replicas:
+            return replicas, serving
+        return serving, ()
+
+    def everybody(self, operation: Operation) -> tuple[Endpoint, ...]:
+        """Return all that could serve `operation`, whether they are reachable or not."""
+        if operation.member is not None:
+            return (operation.member,)
+        tracker = self.tracker
+        return tracker.all_voters if operation.kind.needs_voter else tracker.members
 
     def _teaches(self, operation: Operation) -> bool:
         """Whether the time it takes is a sample: a write's depends on the leader and the rest."""
@@ -170,33 +204,52 @@ class ConsensusRouter:
         leader: Hashable | None = None,
     ) -> None:
         """Take in an answer: its duration, and the term it was given in."""
-        member = pick.endpoint
-        if not self._teaches(operation):
-            pick.done(Outcome.UNTIMED, now=now)
-        elif self._cold.get(member, 0) > 0 and not pick.is_probe:
-            self._cold[member] -= 1
-            pick.done(Outcome.UNTIMED, now=now)
-        else:
-            pick.done(Outcome.SUCCESS, now=now)
-        if operation.timed:
+        self._answered(pick, operation, now)
+        if operation.kind.is_read and operation.timed:
             self._time(operation.label, now - pick.started_at)
         if term is not None and self.tracker.reply(term, leader):
             self._refresh()
 
+    def _answered(self, pick: Pick, operation: Operation, now: float) -> None:
+        outcome = Outcome.SUCCESS if self._teaches(operation) else Outcome.UNTIMED
+        if self._cold and outcome is Outcome.SUCCESS:
+            left = self._cold.get(pick.endpoint, 0)
+            # A probe that is to decide about a return has to be judged.
+            if left and (pick.state.is_cold or not pick.is_probe):
+                outcome = Outcome.UNTIMED
+                if left > 1:
+                    self._cold[pick.endpoint] = left - 1
+                else:
+                    self._cold.pop(pick.endpoint, None)
+        pick.done(outcome, now=now)
+
     def failed(self, pick: Pick, operation: Operation, kind: FailureKind, *, now: float) -> None:
         """Take in a failure: what it says of the member and of the leadership."""
-        outcome = _COUNTED.get(kind, Outcome.REDIRECT)
         if kind is FailureKind.ANSWER:
-            outcome = Outcome.SUCCESS if self._teaches(operation) else Outcome.UNTIMED
-        pick.done(outcome, now=now)
+            self._answered(pick, operation, now)
+        else:
+            pick.done(_COUNTED.get(kind, Outcome.REDIRECT), now=now)
         if kind is FailureKind.LEARNER:
             self.tracker.found_learner(pick.endpoint)
         elif kind in (FailureKind.UNREACHABLE, FailureKind.INTERRUPTED, FailureKind.TIMED_OUT):
             if operation.kind.needs_leader or kind is FailureKind.UNREACHABLE:
                 self.tracker.failure(pick.endpoint)
             self._refresh()
-        elif kind in (FailureKind.NO_LEADER, FailureKind.DROPPED, FailureKind.LEADER_LOST):
+        elif kind is FailureKind.NO_LEADER:
+            self.tracker.found_leaderless(pick.endpoint)
             self._refresh()
+        elif kind in (FailureKind.DROPPED, FailureKind.LEADER_LOST):
+            self._refresh()
+
+    def poll_failed(self, member: Endpoint, error: Exception) -> None:
+        """Take in that a poll of `member` ended with `error`."""
+        if isinstance(error, StatusRefusedError):
+            self.tracker.answered(member)
+            if not self._was_refused:
+                self._was_refused = True
+                _LOGGER.warning("%s does not tell who leads, so writes rotate: %s", member, error)
+        elif self.tracker.poll_missed(member):
+            _LOGGER.warning("%s is out: it missed polls (%s)", member, type(error).__name__)
 
     def _time(self, label: Hashable, elapsed: float) -> None:
         usual = self._usual.get(label)
@@ -228,96 +281,14 @@ class ConsensusRouter:
         """Return the plan of one request.
 
         Nothing that may have been executed is sent twice, unless it is a read; and nothing is
-        sent after the caller's time is over.
+        sent again after the caller's time is over. A plan that is closed gives its pick back.
 
         Args:
             operation: what is to be done.
             now: monotonic time in seconds.
             timeout: how long the caller waits, in seconds; None if for ever.
         """
-        deadline = None if timeout is None else now + timeout
-        give_up = now + self.options.retry_for
-        if deadline is not None:
-            give_up = min(give_up, deadline)
-        may_renew = True
-        rounds = 0
-        tried: tuple[Endpoint, ...] = ()
-        again: Endpoint | None = None
-        while True:
-            if again is None:
-                pick = self.acquire(operation, now=now, exclude=tried)
-            else:
-                pick = self.balancer.begin(again, now=now, operation=operation.label)
-                again = None
-            member = pick.endpoint
-            seen = (*tried, member)
-            has_other = self._has_other(operation, seen)
-            limit = None if deadline is None else max(deadline - now, 0.0)
-            cut = self.attempt_timeout(operation) if has_other else None
-            is_cut = cut is not None and (limit is None or cut < limit)
-            event = yield Send(member, cut if is_cut else limit)
-            now = event.now
-            if isinstance(event, Reply):
-                self.succeeded(pick, operation, now=now, term=event.term, leader=event.leader)
-                return event.value
-            assert isinstance(event, Failure)
-            error, kind = event.error, event.kind
-            self.failed(pick, operation, kind, now=now)
-            wait: Step | None = None
-            if kind is FailureKind.UNAUTHENTICATED and may_renew:
-                may_renew = False
-                again = member
-                wait = Authenticate(member, None if deadline is None else deadline - now)
-            elif kind is FailureKind.TIMED_OUT and is_cut:
-                tried = seen  # our own time-out, so the caller's is not over
-            elif not _may_repeat(operation, kind) or now >= give_up:
-                raise _noted(error, seen)
-            elif kind is FailureKind.DROPPED:
-                again, wait = member, Sleep(self.options.dropped_delay)
-            elif kind is FailureKind.BEHIND and not has_other:
-                raise _noted(error, seen)  # waiting is for the caller to decide
-            else:
-                tried = seen if has_other else ()
-                if not has_other or kind in _NEEDS_TIME:
-                    wait = Sleep(self._backoff(rounds))
-                    rounds += 1
-            if wait is not None:
-                if isinstance(wait, Sleep) and now + wait.seconds >= give_up:
-                    raise _noted(error, seen)
-                event = yield wait
-                now = event.now
-                if isinstance(event, Failure):  # interrupted, or there is no new token
-                    raise event.error
-
-    def _has_other(self, operation: Operation, tried: tuple[Endpoint, ...]) -> bool:
-        """Whether there is a member that could serve it and has not been tried."""
-        if operation.member is not None:
-            return False
-        tracker = self.tracker
-        stale = operation.kind is OperationClass.STALE_READ
-        others = tracker.members if stale else tracker.all_voters
-        return any(member not in tried for member in others)
-
-    def _backoff(self, rounds: int) -> float:
-        """Return how long to wait after so many pauses: doubling, and not in step with others."""
-        delay = self.options.backoff * 2.0 ** min(rounds, 32)
-        return min(delay, self.options.max_backoff) * (0.75 + 0.5 * self._rng.random())
-
-
-def _may_repeat(operation: Operation, kind: FailureKind) -> bool:
-    """Whether sending it again can do no harm, and may help."""
-    if kind in (FailureKind.ANSWER, FailureKind.CANCELLED, FailureKind.TIMED_OUT):
-        return False
-    if operation.member is not None or kind is FailureKind.UNAUTHENTICATED:
-        return False
-    return operation.kind.is_read or not kind.may_have_executed
-
-
-def _noted(error: BaseException, tried: tuple[Endpoint, ...]) -> BaseException:
-    """Return the store's own error, with a note of who was asked if that was not just one."""
-    if len(tried) > 1:
-        error.add_note(f"lb-strategies asked {', '.join(map(str, tried))}")
-    return error
+        return make_plan(self, operation, now, timeout)
 
 
 def _checked(members: Iterable[Endpoint]) -> tuple[Endpoint, ...]:

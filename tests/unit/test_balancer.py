@@ -22,7 +22,7 @@ from lb_strategies import (
     NoEndpointError,
     Outcome,
 )
-from lb_strategies.balancer import _after_fork_in_child
+from lb_strategies.forks import after_fork_in_child
 
 from .scripted import MS, answer, balancer, closed_loop, ejected, fail, in_flight, look
 
@@ -444,7 +444,7 @@ def test_a_fork_reaches_every_balancer() -> None:
     targets = [balancer(), balancer(LoadBalancingStrategy.HYBRID)]
     for target in targets:
         target.acquire(ABC, now=0.0)
-    _after_fork_in_child()
+    after_fork_in_child()
     for target in targets:
         assert sum(in_flight(target, now=0.0).values()) == 0
 

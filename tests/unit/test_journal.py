@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from lb_strategies import BalancerOptions, LoadBalancer, Outcome
-from lb_strategies.balancer import _after_fork_in_child
+from lb_strategies.forks import after_fork_in_child
 
 from .scripted import MS, answer, balancer, closed_loop, ejected, fail, in_flight, look
 
@@ -423,7 +423,7 @@ def test_a_forked_child_leaves_its_parents_lines_and_writes_its_own(
     with target._lock:
         fail(target, "a", now=now)
     target._journal._turn.acquire()  # another thread of the parent's was writing
-    _after_fork_in_child()
+    after_fork_in_child()
     look(target, ABC, now=now)
     assert log.messages == []
     fail(target, "b", now=now)
