@@ -8,7 +8,8 @@ restarted, replies are delayed, a replica takes over, a slot moves while its key
 Expected: every answer is a value that was written to that key (an older one may be: replicas lag);
 every error is one that the store could not have avoided (``bench.soak.log`` says which are);
 afterwards nothing is in flight and, new connections apart, Python holds no more memory than after
-the warm-up.
+the warm-up. Memory is looked at four times on the way, so that growth with time can be told from
+pools that fill up.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import contextlib
 import gc
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Any
 
+from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.cluster import RedisCluster
+from redis.connection import AbstractConnection as SyncConnection
 from redis.crc import key_slot
 
 from bench.contenders import Mode, Target, named
@@ -45,6 +48,8 @@ RETRIES = 1
 """Of redis-py itself, so few that they hide little."""
 INTERVAL = 5.0
 WARM_UP = 60.0
+PARTS = 4
+"""Looks at the memory on the way."""
 CONNECTION_KB = 10.0
 """Python's part of one connection; pools grow to the most that were ever used at once."""
 SLACK_KB = 1000.0
@@ -96,16 +101,18 @@ def run(settings: Settings, steps: Steps, *, interval: float = INTERVAL) -> Outc
         for user in (user for each in users.values() for user in each):
             user.tally = Tally()
         faults.log.begun.clear()
-        before, connections = _allocated(), _connections(drivers.values())
-        with _working(drivers, users):
-            faults.run(seconds, interval, steps.begin)
         tallies = {mode: Tally() for mode in users}
-        for mode, each in users.items():
-            for user in each:
-                tallies[mode].add(user.tally)
-                user.tally = Tally()
-        connections = _connections(drivers.values()) - connections
-        growth = (_allocated() - before) / 1000
+        memory = [_memory()]
+        for _ in range(PARTS):
+            with _working(drivers, users):
+                faults.run(seconds / PARTS, interval, steps.begin)
+            for mode, each in users.items():
+                for user in each:
+                    tallies[mode].add(user.tally)
+                    user.tally = Tally()
+            memory.append(_memory())
+        growth = memory[-1][0] - memory[0][0]
+        connections = memory[-1][1] - memory[0][1]
         in_flight = {mode: _in_flight(driver) for mode, driver in drivers.items()}
         steps.finish()
         version = servers.binary.version
@@ -120,6 +127,8 @@ def run(settings: Settings, steps: Steps, *, interval: float = INTERVAL) -> Outc
             "faults": dict(faults.log.begun),
             "memory_growth_kb": round(growth),
             "new_connections": connections,
+            "memory_kb": [round(held) for held, _ in memory],
+            "connections": [count for _, count in memory],
             "outcomes": {mode: _outcomes(tally) for mode, tally in tallies.items()},
             "errors": {mode: _errors(tally) for mode, tally in tallies.items()},
             "problems": [problem for tally in tallies.values() for problem in tally.problems],
@@ -134,7 +143,10 @@ def run(settings: Settings, steps: Steps, *, interval: float = INTERVAL) -> Outc
                 SLACK_KB,
             ),
         ],
-        tables=[_table(mode, tally, faults) for mode, tally in tallies.items()],
+        tables=[
+            *(_table(mode, tally, faults) for mode, tally in tallies.items()),
+            _memory_table(memory, seconds),
+        ],
         redis_server=version,
     )
 
@@ -192,23 +204,16 @@ def _fill(servers: RedisClusterServers, history: History) -> None:
         primary.ask("WAIT", 2, 5000)
 
 
-def _allocated() -> int:
-    """Return how many bytes Python holds."""
+def _memory() -> tuple[float, int]:
+    """Return how much Python holds, in kB, and how many connections there are.
+
+    All that are alive count: those of a node that has left stay as long as a pipeline, in a cycle
+    with itself, holds the pool.
+    """
     gc.collect()
-    return tracemalloc.get_traced_memory()[0]
-
-
-def _connections(drivers: Iterable[Driver]) -> int:
-    """Return how many connections the pools of all nodes hold."""
-    count = 0
-    for client in (cast("Any", driver.client) for driver in drivers):
-        for node in client.get_nodes():
-            if hasattr(node, "_connections"):
-                count += len(node._connections)
-            elif node.redis_connection is not None:
-                pool = node.redis_connection.connection_pool
-                count += len(pool._available_connections) + len(pool._in_use_connections)
-    return count
+    held = tracemalloc.get_traced_memory()[0] / 1000
+    kinds = (SyncConnection, AsyncConnection)
+    return held, sum(isinstance(thing, kinds) for thing in gc.get_objects())
 
 
 def _in_flight(driver: Driver) -> int:
@@ -254,6 +259,17 @@ def _bars(tallies: dict[Mode, Tally], in_flight: dict[Mode, int]) -> list[Bar]:
             bar(f"in flight at the end, {mode}", in_flight[mode], "<=", 0),
         ]
     return bars
+
+
+def _memory_table(memory: Sequence[tuple[float, int]], seconds: float) -> TextTable:
+    """Return what Python held on the way, all in all and besides the connections."""
+    rows = [["after s", "kB", "connections", "kB besides"]]
+    for part, (held, connections) in enumerate(memory):
+        besides = held - connections * CONNECTION_KB
+        rows.append(
+            [f"{part * seconds / PARTS:,.0f}", f"{held:,.0f}", f"{connections}", f"{besides:,.0f}"]
+        )
+    return {"title": "memory on the way", "rows": rows}
 
 
 def _table(mode: Mode, tally: Tally, faults: Faults) -> TextTable:

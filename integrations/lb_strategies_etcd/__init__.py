@@ -1,4 +1,25 @@
 """Leader-aware routing for Python's etcd clients.
 
-Importing the package imports neither grpc nor protobuf nor any etcd client.
+Importing the package imports neither grpc nor protobuf nor any etcd client; what needs them does,
+when it is first asked for.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .channel import RoutingChannel
+
+__all__ = ["RoutingChannel"]
+
+_HOMES = {"RoutingChannel": ".channel"}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: see the docstring of the package."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __name__), name)

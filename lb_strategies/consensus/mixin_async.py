@@ -98,8 +98,7 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         Raises:
             Exception: the store client's own, as `_send_to` raised it.
         """
-        if not self._polls.is_running:
-            self._polls.watch(self._router.tracker.members)
+        self._keep_polling()
         operation = self._classify(request)
         plan: Plan[ReplyT] = self._router.plan(operation, now=_clock(), timeout=timeout)
 
@@ -115,6 +114,11 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
             await self._authenticate(step.endpoint, step.timeout)
 
         return await drive_async(plan, send, authenticate, clock=_clock)
+
+    def _keep_polling(self) -> None:
+        """See to it that the members are polled; to be called whenever something is sent."""
+        if not self._polls.is_running:
+            self._polls.watch(self._router.tracker.members)
 
     def _update_members(self) -> None:
         """Ask `_list_members` again; what is known of those that stay is kept."""
@@ -157,8 +161,7 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
 
     async def wait_for_leader(self, timeout: float = 5.0) -> Endpoint | None:
         """Wait until the leader is known, at most `timeout` seconds; return it, or None."""
-        if not self._polls.is_running:
-            self._polls.watch(self._router.tracker.members)
+        self._keep_polling()
         deadline = _clock() + timeout
         while self.leader is None and _clock() < deadline:  # noqa: ASYNC110  # as its sibling does
             await asyncio.sleep(0.005)

@@ -39,6 +39,8 @@ def make_plan(
                 pick = router.acquire(operation, now=now, exclude=tried)
             again = None
             member = pick.endpoint
+            if not operation.timed:  # it may wait for somebody else, and is no load meanwhile
+                pick.done(Outcome.REDIRECT, now=now)
             seen = (*tried, member)
             limit = deadline - now
             is_cut = False
@@ -71,13 +73,13 @@ def make_plan(
             elif _has_other(router, operation, seen):
                 tried = seen
                 if kind is FailureKind.OVERLOADED:  # the others are likely to be, too
-                    wait = Sleep(_backoff(router, rounds))
+                    wait = Sleep(router.backoff(rounds))
                     rounds += 1
             elif kind is FailureKind.BEHIND:
                 raise _noted(failure, seen)  # whether to wait for it is the caller's to say
             else:
                 tried = ()
-                wait = Sleep(_backoff(router, rounds))
+                wait = Sleep(router.backoff(rounds))
                 rounds += 1
 
             if now >= deadline or (isinstance(wait, Sleep) and now + wait.seconds >= give_up):
@@ -100,13 +102,6 @@ def _has_other(router: ConsensusRouter, operation: Operation, seen: tuple[Endpoi
     """Whether there is a member that could serve it and was not asked."""
     others = router.everybody(operation)
     return len(others) > len(seen) or any(member not in seen for member in others)
-
-
-def _backoff(router: ConsensusRouter, rounds: int) -> float:
-    """Return how long to wait after so many pauses: doubling, and not in step with others."""
-    options = router.options
-    delay = options.backoff * 2.0 ** min(rounds, 32)
-    return min(delay, options.max_backoff) * (0.75 + 0.5 * router.rng.random())
 
 
 def _may_repeat(operation: Operation, kind: FailureKind) -> bool:

@@ -229,14 +229,18 @@ class ConsensusRouter:
             self._answered(pick, operation, now)
         else:
             pick.done(_COUNTED.get(kind, Outcome.REDIRECT), now=now)
+        self.stream_failed(pick.endpoint, operation, kind)
+
+    def stream_failed(self, member: Endpoint, operation: Operation, kind: FailureKind) -> None:
+        """Take in what the failure of a stream, of which nobody counts or times anything, says."""
         if kind is FailureKind.LEARNER:
-            self.tracker.found_learner(pick.endpoint)
+            self.tracker.found_learner(member)
         elif kind in (FailureKind.UNREACHABLE, FailureKind.INTERRUPTED, FailureKind.TIMED_OUT):
             if operation.kind.needs_leader or kind is FailureKind.UNREACHABLE:
-                self.tracker.failure(pick.endpoint)
+                self.tracker.failure(member)
             self._refresh()
         elif kind is FailureKind.NO_LEADER:
-            self.tracker.found_leaderless(pick.endpoint)
+            self.tracker.found_leaderless(member)
             self._refresh()
         elif kind in (FailureKind.DROPPED, FailureKind.LEADER_LOST):
             self._refresh()
@@ -272,6 +276,11 @@ class ConsensusRouter:
         least = self.options.attempt_timeout
         usual = self._usual.get(operation.label)
         return _UNKNOWN_ATTEMPT * least if usual is None else max(least, _USUAL_TIMES * usual)
+
+    def backoff(self, rounds: int) -> float:
+        """Return how long to wait after so many pauses: doubling, and not in step with others."""
+        delay = self.options.backoff * 2.0 ** min(rounds, 32)
+        return min(delay, self.options.max_backoff) * (0.75 + 0.5 * self.rng.random())
 
     # -- the whole of a request -------------------------------------------------------------
 
