@@ -503,3 +503,41 @@ def test_without_normalization_every_latency_is_itself() -> None:
     answer(target, ["a"], now=0.0, operation="get", times=1)
     answer(target, ["a"], now=0.0, operation="scan", rtt=1.0, times=1)
     assert target.snapshot(now=1.0)["a"].peak_rtt == 1.0
+
+
+# -- probes ---------------------------------------------------------------------------------
+
+
+def out_and_due(strategy: LoadBalancingStrategy) -> LoadBalancer:
+    """Return a balancer where "b" is out and has to be tried again at 60 seconds."""
+    target = balancer(strategy)
+    now = answer(target, ABC, now=0.0)
+    look(target, ABC, now=now)
+    fail(target, "b", now=now)
+    assert ejected(target, now=now) == {"b"}
+    return target
+
+
+STRATEGIES_THAT_EJECT = [
+    LoadBalancingStrategy.LATENCY_BASED,
+    LoadBalancingStrategy.LATENCY_BASED_REPLICAS,
+    LoadBalancingStrategy.HYBRID,
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES_THAT_EJECT)
+def test_a_request_that_must_not_fail_tries_nobody_out(strategy: LoadBalancingStrategy) -> None:
+    target = out_and_due(strategy)
+    picks = [target.acquire(ABC, now=60.0 + index, probes=False) for index in range(20)]
+    assert not any(pick.is_probe or pick.endpoint == "b" for pick in picks)
+    assert target.snapshot(now=80.0)["b"].probes == 0
+    pick = target.acquire(ABC, now=80.0)
+    assert (pick.endpoint, pick.is_probe) == ("b", True), "it is still due"
+
+
+def test_nobody_without_an_answer_is_explored_by_a_request_that_tells_nothing() -> None:
+    target = balancer(LoadBalancingStrategy.LATENCY_BASED)
+    answer(target, "a", now=0.0)
+    picks = [target.acquire(AB, now=1.0, probes=False) for _ in range(3)]
+    assert {pick.endpoint for pick in picks} == {"a"}
+    assert target.acquire(AB, now=1.0).is_probe

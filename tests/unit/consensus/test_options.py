@@ -19,6 +19,10 @@ SECONDS = [
 ]
 
 
+def options_with(name: str, value: Any) -> ConsensusOptions:
+    return ConsensusOptions(**{name: value})
+
+
 def test_the_read_pool_has_a_floor_and_needs_five_samples() -> None:
     options = ConsensusOptions().balancer
     assert (options.rho, options.outlier_floor, options.min_samples) == (2.0, 0.001, 5)
@@ -28,37 +32,37 @@ def test_the_read_pool_has_a_floor_and_needs_five_samples() -> None:
 @pytest.mark.parametrize("value", [0, -0.5])
 def test_a_duration_is_more_than_nothing(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be greater than 0, got {value!r}"):
-        ConsensusOptions(**{name: value})
+        options_with(name, value)
 
 
 @pytest.mark.parametrize("name", [*SECONDS, "poll_jitter", "retry_for"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_duration_is_a_finite_number(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be finite, got {value!r}"):
-        ConsensusOptions(**{name: value})
+        options_with(name, value)
 
 
 @pytest.mark.parametrize("name", ["poll_jitter", "retry_for"])
 def test_some_may_be_zero_but_not_less(name: str) -> None:
-    assert getattr(ConsensusOptions(**{name: 0}), name) == 0
+    assert getattr(options_with(name, 0), name) == 0
     with pytest.raises(ValueError, match=f"^{name} must not be negative, got -1"):
-        ConsensusOptions(**{name: -1})
+        options_with(name, -1)
 
 
 @pytest.mark.parametrize("name", ["cold_samples", "max_misses", "backoff"])
 @pytest.mark.parametrize("value", ["1", None, True])
 def test_a_number_is_a_number(name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=f"^{name} must be a number, got {value!r}"):
-        ConsensusOptions(**{name: value})
+        options_with(name, value)
 
 
 @pytest.mark.parametrize(("name", "least"), [("cold_samples", 0), ("max_misses", 1)])
 def test_counts_are_whole_and_not_too_small(name: str, least: int) -> None:
     with pytest.raises(TypeError, match=f"^{name} must be an int, got 2.0"):
-        ConsensusOptions(**{name: 2.0})  # type: ignore[arg-type]
+        options_with(name, 2.0)
     with pytest.raises(ValueError, match=f"^{name} must be at least {least}, got {least - 1}"):
-        ConsensusOptions(**{name: least - 1})  # type: ignore[arg-type]
-    assert getattr(ConsensusOptions(**{name: least}), name) == least  # type: ignore[arg-type]
+        options_with(name, least - 1)
+    assert getattr(options_with(name, least), name) == least
 
 
 def test_jitter_cannot_be_the_whole_interval() -> None:
