@@ -7,6 +7,7 @@
         etcd.leader().pause()              # or kill, terminate / resume, restart
         etcd.followers[0].put("key", "v")  # through that member; also get, status, call
         etcd.move_leader(etcd.followers[0])
+        etcd.repair()                      # every fault is undone
 
     with EtcdServers(members=5, client_rtt=0.001, peer_rtt=0.002) as etcd:
         etcd.followers[0].slow_down(0.008, jitter=0.002)  # or cut(); undone by heal()
@@ -25,14 +26,15 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Literal, Self, cast
 
-from bench.proxy import Link, ProxyProcess
 from bench.servers.binaries import Binary, find_etcd_server
 from bench.servers.etcd_gateway import EtcdError, MemberStatus, encoded
-from bench.servers.etcd_member import EtcdMember, Place, mean_delay
+from bench.servers.etcd_links import Network, mean_delay
+from bench.servers.etcd_member import EtcdMember, Place
+from bench.servers.etcd_options import common_options, place_options
 from bench.servers.process import free_ports, wait_until
-from bench.servers.tls import Certificates, TlsFiles
+from bench.servers.tls import Certificates, TlsFiles, make_token_keys
 
 __all__ = ["EtcdError", "EtcdMember", "EtcdServers", "MemberStatus"]
 
@@ -55,8 +57,10 @@ class EtcdServers:
         client_rtt: Seconds that the links to clients add to a round trip; see the module.
         peer_rtt: Seconds that the links between members add.
         password: Of the user root, who is made and needed if not None.
-        auth_token: ``"simple"``, or etcd's own ``"jwt,..."``.
-        auth_token_ttl: Seconds after which an unused simple token expires.
+        auth_token: Kind of the users' tokens: ``"simple"``, or ``"jwt"``, which any change of
+            users makes invalid.
+        auth_token_ttl: Whole seconds after which a simple token expires where it is not used, and
+            a jwt everywhere.
         tls: Serve clients with TLS. Member ``i`` listens on 127.0.0.(1 + i) with a certificate for
             this address and for its ``tls_name`` alone; ``authority`` is whom to trust.
         options: More of etcd's options, by name without dashes.
@@ -75,7 +79,7 @@ class EtcdServers:
         client_rtt: float | None = None,
         peer_rtt: float | None = None,
         password: str | None = None,
-        auth_token: str = "simple",
+        auth_token: Literal["simple", "jwt"] = "simple",
         auth_token_ttl: int | None = None,
         tls: bool = False,
         options: dict[str, str] | None = None,
@@ -95,30 +99,22 @@ class EtcdServers:
         """With ``tls``, the certificate for clients to trust."""
         self._size = members
         self._host = host
-        self._rtts = (client_rtt or 0.0, peer_rtt or 0.0)
         self._has_links = client_rtt is not None or peer_rtt is not None
+        self._rtts = (client_rtt or 0.0, peer_rtt or 0.0)
         self._tls = tls
         self._seed = seed
         self._cpus = cpus
-        self._options = {
-            "heartbeat-interval": f"{heartbeat * 1000:.0f}",
-            "election-timeout": f"{election * 1000:.0f}",
-            "logger": "zap",
-            "log-level": "error",
-            "auth-token": auth_token,
-            # The cheapest: by default each log-in takes a tenth of a second of computing.
-            "bcrypt-cost": "4",
-            # Else members can be added only to a cluster that is five seconds old.
-            "strict-reconfig-check": "false",
-        }
-        if auth_token_ttl is not None:
-            self._options["auth-token-ttl"] = str(auth_token_ttl)
-        if not self.binary.version.startswith("3.4."):
-            self._options["unsafe-no-fsync"] = "true"
-        self._options |= options or {}
+        self._options = common_options(
+            self.binary,
+            heartbeat=heartbeat,
+            election=election,
+            auth_token_ttl=auth_token_ttl,
+        ) | (options or {})
+        self._auth_token = auth_token
         self._stack = ExitStack()
         self._directory = Path()
-        self._proxies: ProxyProcess | None = None
+        self.network: Network | None = None
+        """The links, if there are any."""
         self._certificates: Certificates | None = None
         self._made = 0
 
@@ -236,6 +232,16 @@ class EtcdServers:
             timeout=max(0.0, deadline - time.monotonic()),
         )
 
+    def repair(self) -> None:
+        """Undo every fault: resume, restart and heal all members, and wait until they agree."""
+        for member in self.members:
+            if member.is_in_trouble:
+                member.heal()
+            member.resume()
+            if not member.is_running:
+                member.restart(wait=False)
+        self.wait_until_ready()
+
     def clear(self) -> None:
         """Delete all keys."""
         everything = {"key": encoded(b"\0"), "range_end": encoded(b"\0")}
@@ -290,7 +296,17 @@ class EtcdServers:
         self.members.clear()
         self._made = 0
         if self._has_links:
-            self._proxies = stack.enter_context(ProxyProcess(cpus=self._cpus))
+            client_rtt, peer_rtt = self._rtts
+            network = Network(
+                client_rtt=client_rtt, peer_rtt=peer_rtt, seed=self._seed, cpus=self._cpus
+            )
+            self.network = stack.enter_context(network)
+        if self._auth_token == "jwt":
+            public, private = make_token_keys(self._directory)
+            ttl = self._options.get("auth-token-ttl", "300")
+            self._options["auth-token"] = (
+                f"jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl={ttl}s"
+            )
         if self._tls:
             self._certificates = Certificates(self._directory)
         stack.callback(self.stop)
@@ -308,15 +324,10 @@ class EtcdServers:
         if self._tls:
             host = f"127.0.0.{1 + (self._made if number is None else number)}"
         client, peer, client_link, peer_link = free_ports(4)
-        if self._proxies is None:
+        if self.network is None:
             return Place(host, client, peer)
-        return Place(
-            host,
-            client,
-            peer,
-            self._proxies.open(host, client, listen_on=client_link, seed=self._seed + client),
-            self._proxies.open(host, peer, listen_on=peer_link, seed=self._seed + peer),
-        )
+        links = self.network.open(host, client=(client, client_link), peer=(peer, peer_link))
+        return Place(host, client, peer, links)
 
     def _initial_cluster(self, new: Collection[Place]) -> str:
         """Return all members, ``new`` ones with the names they will get."""
@@ -329,21 +340,16 @@ class EtcdServers:
         name = f"m{self._made}"
         self._made += 1
         files = self._issue(place.host, f"{name}.etcd.test")
-        scheme = "https" if files else "http"
+        if files is not None:
+            self.authority = files.authority
         options = {
             "name": name,
             "data-dir": str(self._directory / name),
-            "listen-client-urls": f"{scheme}://{place.address(place.client_port)}",
-            "advertise-client-urls": f"{scheme}://{place.endpoint}",
-            "listen-peer-urls": f"http://{place.address(place.peer_port)}",
-            "initial-advertise-peer-urls": f"http://{place.peer_endpoint}",
             "initial-cluster": cluster,
             "initial-cluster-state": state,
+            **place_options(place, files),
             **self._options,
         }
-        if files is not None:
-            self.authority = files.authority
-            options |= {"cert-file": str(files.certificate), "key-file": str(files.key)}
         member = EtcdMember(
             name,
             place,
@@ -377,36 +383,6 @@ class EtcdServers:
 
     def _set_links(self) -> None:
         """Bring every link into the state that the members' troubles ask for."""
-        cut_off = {member.pid: member for member in self.members if member.trouble.is_peer_cut}
-        for member in self.members:
-            trouble, place = member.trouble, member.place
-            if place.client_link is None or place.peer_link is None:
-                if member.is_in_trouble:
-                    raise RuntimeError("links need client_rtt or peer_rtt, which may be 0")
-                continue
-            client_rtt, peer_rtt = self._rtts
-            _set_link(
-                place.client_link,
-                trouble.is_client_cut,
-                client_rtt,
-                trouble.client_delay,
-                trouble.client_jitter,
-            )
-            _set_link(
-                place.peer_link,
-                trouble.is_peer_cut,
-                peer_rtt,
-                trouble.peer_delay,
-                trouble.peer_jitter,
-            )
-            # What a member that is cut off dials itself arrives at the others' links.
-            place.peer_link.refuse([pid for pid, cut in cut_off.items() if cut is not member])
-
-
-def _set_link(link: Link, is_cut: bool, rtt: float, delay: float, jitter: float) -> None:
-    if is_cut:
-        link.cut()
-    elif rtt > 0 or delay > 0:
-        link.delay(rtt / 2 + delay, jitter=jitter, request=rtt / 2)
-    else:
-        link.undo()
+        if self.network is not None:
+            links_of = {one.pid: one.place.links for one in self.members if one.place.links}
+            self.network.apply(links_of)

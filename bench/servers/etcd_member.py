@@ -2,53 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median, quantiles
 from typing import cast
 
-from bench.proxy import Link
 from bench.servers.etcd_gateway import EtcdError, Gateway, Json, MemberStatus, decoded, encoded
+from bench.servers.etcd_links import DelaysGiven, MemberLinks, Trouble
 from bench.servers.process import Process, wait_until
 from bench.servers.tls import TlsFiles
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """How long a link really held messages back in one direction, in seconds."""
-
-    mean: float
-    median: float
-    p99: float
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class DelaysGiven:
-    """What the two links of a member really added since they were made.
-
-    Raft's messages travel as replies: each member dials every other and is sent that one's
-    messages as the endless body of a response. One to another member and back thus passes the
-    ``peer_reply`` of both.
-    """
-
-    client_request: Delay
-    client_reply: Delay
-    peer_request: Delay
-    peer_reply: Delay
-
-
-@dataclass(slots=True)
-class Trouble:
-    """What is wrong with a member's links now: seconds added, and whether they are cut."""
-
-    client_delay: float = 0.0
-    client_jitter: float = 0.0
-    peer_delay: float = 0.0
-    peer_jitter: float = 0.0
-    is_client_cut: bool = False
-    is_peer_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +20,7 @@ class Place:
     host: str
     client_port: int
     peer_port: int
-    client_link: Link | None = None
-    peer_link: Link | None = None
+    links: MemberLinks | None = None
 
     def address(self, port: int) -> str:
         """Return ``"host:port"``, with brackets for IPv6."""
@@ -68,12 +29,12 @@ class Place:
     @property
     def endpoint(self) -> str:
         """Where clients connect."""
-        return self.address(self.client_link.port if self.client_link else self.client_port)
+        return self.address(self.links.client.port if self.links else self.client_port)
 
     @property
     def peer_endpoint(self) -> str:
         """Where the other members connect."""
-        return self.address(self.peer_link.port if self.peer_link else self.peer_port)
+        return self.address(self.links.peer.port if self.links else self.peer_port)
 
 
 @dataclass
@@ -96,7 +57,6 @@ class EtcdMember:
     member_id: int = 0
     """As in ``header.member_id`` of its replies; 0 until it has answered."""
     is_paused: bool = False
-    trouble: Trouble = field(default_factory=Trouble)
 
     def __post_init__(self) -> None:
         self.gateway = Gateway(
@@ -139,7 +99,7 @@ class EtcdMember:
     @property
     def is_in_trouble(self) -> bool:
         """Whether its links are slowed down or cut."""
-        return self.trouble != Trouble()
+        return self.place.links is not None and self.place.links.trouble != Trouble()
 
     @property
     def is_reachable(self) -> bool:
@@ -189,18 +149,20 @@ class EtcdMember:
             client: To clients.
             peer: To other members.
         """
-        self.trouble.client_delay, self.trouble.client_jitter = (seconds * client, jitter * client)
-        self.trouble.peer_delay, self.trouble.peer_jitter = (seconds * peer, jitter * peer)
+        trouble = self._links().trouble
+        trouble.client_delay, trouble.client_jitter = (seconds * client, jitter * client)
+        trouble.peer_delay, trouble.peer_jitter = (seconds * peer, jitter * peer)
         self.links_changed()
 
     def cut(self, *, client: bool = True, peer: bool = True) -> None:
         """Reset its connections, in both directions, and refuse new ones."""
-        self.trouble.is_client_cut, self.trouble.is_peer_cut = client, peer
+        trouble = self._links().trouble
+        trouble.is_client_cut, trouble.is_peer_cut = client, peer
         self.links_changed()
 
     def heal(self) -> None:
         """Undo ``slow_down`` and ``cut``."""
-        self.trouble = Trouble()
+        self._links().trouble = Trouble()
         self.links_changed()
 
     def delays_given(self) -> DelaysGiven:
@@ -209,16 +171,7 @@ class EtcdMember:
         Raises:
             RuntimeError: The cluster has no links.
         """
-        client, peer = self.place.client_link, self.place.peer_link
-        if client is None or peer is None:
-            raise RuntimeError("the cluster was started without client_rtt and peer_rtt")
-        of_clients, of_peers = client.stats(), peer.stats()
-        return DelaysGiven(
-            client_request=_delay(of_clients["request_delays"]),
-            client_reply=_delay(of_clients["delays"]),
-            peer_request=_delay(of_peers["request_delays"]),
-            peer_reply=_delay(of_peers["delays"]),
-        )
+        return self._links().delays_given()
 
     def status(self) -> MemberStatus:
         """Return what the member says of itself, without asking any other."""
@@ -252,6 +205,11 @@ class EtcdMember:
         except RuntimeError as error:
             raise RuntimeError(f"{error}; end of its log:\n{self._process.log_tail()}") from error
 
+    def _links(self) -> MemberLinks:
+        if self.place.links is None:
+            raise RuntimeError("links need client_rtt or peer_rtt, which may be 0")
+        return self.place.links
+
     def _knows_leader(self) -> bool:
         if not self.is_running:
             raise RuntimeError(f"etcd of {self.name} at {self.endpoint} ended")
@@ -265,17 +223,3 @@ class EtcdMember:
     def _start(self) -> Process:
         log = self.directory / f"{self.name}.log"
         return Process(self.command, log=log, cpus=self.cpus)
-
-
-def _delay(given: Sequence[float]) -> Delay:
-    if len(given) < 2:
-        only = given[0] if given else 0.0
-        return Delay(only, only, only, len(given))
-    return Delay(fmean(given), median(given), quantiles(given, n=100)[98], len(given))
-
-
-def mean_delay(delays: Iterable[Delay]) -> float:
-    """Return the mean of all messages in seconds; 0 if there were none."""
-    known = list(delays)
-    count = sum(delay.count for delay in known)
-    return sum(delay.mean * delay.count for delay in known) / max(count, 1)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +48,19 @@ class Certificates:
         signed.cert_chain_pems[0].write_to_path(str(files.certificate))
         signed.private_key_pem.write_to_path(str(files.key))
         return files
+
+
+def make_token_keys(directory: Path) -> tuple[Path, Path]:
+    """Write a new RSA key to sign tokens with; return the files of its public and private part."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    public, private = directory / "tokens.pub", directory / "tokens.key"
+    pem = serialization.Encoding.PEM
+    public.write_bytes(
+        key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    private.write_bytes(
+        key.private_bytes(
+            pem, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+    )
+    return public, private

@@ -1,7 +1,8 @@
-"""Clusters: one for the whole session, and new ones for tests that damage them.
+"""Clusters: one for the whole session, and new ones for tests that change their members.
 
-``etcd`` is for tests that leave the members as they are; ``fresh_etcd`` for those that kill, pause,
-add or remove; ``start_etcd(**options)`` for any other cluster, see ``bench.servers.etcd``.
+``etcd`` is for most tests, also for those that pause or kill members, which the next one finds
+repaired; ``fresh_etcd`` for those that add or remove members or users; ``start_etcd(**options)``
+for any other cluster, see ``bench.servers.etcd``.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _etcd() -> Iterator[EtcdServers]:
 @pytest.fixture
 def etcd(_etcd: EtcdServers) -> EtcdServers:
     """Three members that are well and have no keys."""
-    _etcd.wait_until_ready()
+    _etcd.repair()
     _etcd.clear()
     return _etcd
 

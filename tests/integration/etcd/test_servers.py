@@ -33,7 +33,7 @@ import time
 from bench.servers.etcd import EtcdServers
 from bench.servers.process import terminating
 with terminating(), EtcdServers(members=1, client_rtt=0) as etcd:
-    print(*etcd.pids, etcd._proxies.pid, flush=True)
+    print(*etcd.pids, etcd.network.pid, flush=True)
     time.sleep(60)
 """
 
@@ -114,32 +114,30 @@ def test_five_members(start_etcd: Starter) -> None:
     etcd.leader().put("key", "value")
 
 
-def test_a_paused_leader_is_replaced_and_follows_when_resumed(fresh_etcd: EtcdServers) -> None:
-    old = fresh_etcd.leader()
+def test_a_paused_leader_is_replaced_and_follows_when_resumed(etcd: EtcdServers) -> None:
+    old = etcd.leader()
     old.pause()
     assert old.is_running
     with socket.create_connection(("127.0.0.1", old.place.client_port), timeout=5):
         pass  # the kernel still accepts
-    new = fresh_etcd.leader()
+    new = etcd.leader()
     assert new is not old
     new.put("key", "value")
     old.resume()
-    fresh_etcd.wait_until_ready()
-    assert fresh_etcd.leader() is new
+    etcd.wait_until_ready()
+    assert etcd.leader() is new
     assert old.get("key") == "value"
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate"])
-def test_an_ended_leader_is_replaced_and_returns_with_its_data(
-    fresh_etcd: EtcdServers, how: str
-) -> None:
-    old = fresh_etcd.leader()
+def test_an_ended_leader_is_replaced_and_returns_with_its_data(etcd: EtcdServers, how: str) -> None:
+    old = etcd.leader()
     old.put("before", "1")
     endpoint, pid = old.endpoint, old.pid
     getattr(old, how)()
     assert not old.is_running
     assert not answers(old)
-    fresh_etcd.leader().put("after", "2")
+    etcd.leader().put("after", "2")
     old.restart()
     assert (old.endpoint, old.get("before"), old.get("after")) == (endpoint, "1", "2")
     assert old.pid != pid
@@ -160,6 +158,16 @@ def test_leadership_moves_to_whom_one_wants(etcd: EtcdServers) -> None:
     for member in etcd.members:
         etcd.move_leader(member)
         assert etcd.leader() is member
+
+
+def test_every_fault_is_repaired(linked: EtcdServers) -> None:
+    paused, ended, cut = linked.members
+    paused.pause()
+    ended.kill()
+    cut.cut()
+    linked.repair()
+    assert all(answers(member) for member in linked.members)
+    assert len(linked.statuses()) == 3
 
 
 def test_a_learner_is_added_promoted_and_removed(fresh_etcd: EtcdServers) -> None:
@@ -198,6 +206,19 @@ def test_users_must_log_in_and_tokens_expire_at_each_member(start_etcd: Starter)
         time.sleep(0.1)
     with pytest.raises(EtcdError, match="invalid auth token"):
         other.gateway.call("kv/range", read, token=token)
+
+
+def test_a_jwt_becomes_invalid_when_the_users_change(start_etcd: Starter) -> None:
+    etcd = start_etcd(members=1, password="secret", auth_token="jwt", **QUICK)
+    [member] = etcd.members
+    read = {"key": "a2V5"}
+    token = member.gateway.login("root", "secret")
+    member.gateway.call("kv/range", read, token=token)
+    member.call("auth/user/add", {"name": "other", "password": "secret"})
+    # 3.5.1 forgets to translate it into the "revision of auth store is old" of other versions.
+    with pytest.raises(EtcdError, match=r"revision of auth store is old|revision in header is old"):
+        member.gateway.call("kv/range", read, token=token)
+    member.put("key", "value")
 
 
 def test_with_tls_each_member_has_a_name_of_its_own(start_etcd: Starter) -> None:
@@ -246,7 +267,7 @@ def test_links_add_the_round_trips_asked_for_and_tell_what_they_added(start_etcd
     assert peer >= 0.020
     given = follower.delays_given()
     assert given.client_request.count >= 20
-    assert 0.005 <= given.client_reply.median < 0.0075
+    assert 0.005 <= given.client_reply.median < 0.010
     assert given.client_reply.p99 >= given.client_reply.median
 
 
@@ -257,19 +278,20 @@ def test_links_without_delay_hold_nothing_back(linked: EtcdServers) -> None:
 
 def test_one_member_is_slowed_down(linked: EtcdServers) -> None:
     slow, other = linked.followers
-    before = seconds(lambda: slow.get("key"))
     slow.slow_down(0.030, jitter=0.010)
     try:
-        assert seconds(through_link(slow).status) >= 0.020
-        assert seconds(lambda: slow.get("key")) >= 0.020  # asks the leader, over the peer link
-        assert seconds(through_link(other).status) < 0.020
+        by_client = seconds(through_link(slow).status)
+        assert by_client >= 0.020
+        by_leader = seconds(lambda: slow.get("key"))  # asks the leader, over the peer link
+        assert by_leader >= 0.020
+        assert seconds(through_link(other).status) < by_client / 2
         assert slow.delays_given().client_reply.count >= 20
         slow.slow_down(0.030, client=False)
-        assert seconds(through_link(slow).status) < 0.020
+        assert seconds(through_link(slow).status) < by_client / 2
         assert seconds(lambda: slow.get("key")) >= 0.030
     finally:
         slow.heal()
-    assert seconds(lambda: slow.get("key")) < before + 0.015
+    assert seconds(lambda: slow.get("key")) < by_leader / 2
 
 
 def test_a_leader_cut_off_from_the_others_is_replaced(linked: EtcdServers) -> None:
