@@ -345,9 +345,14 @@ def test_without_links_there_is_nothing_to_slow_down(start_etcd: Starter) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_an_interrupted_run(number: signal.Signals) -> None:
+def test_no_process_outlives_an_interrupted_run(number: signal.Signals, tmp_path: Path) -> None:
+    """SIGKILL leaves files behind, hence the directory."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout is not None
         pids = [int(pid) for pid in holder.stdout.readline().split()]
@@ -356,6 +361,7 @@ def test_no_process_outlives_an_interrupted_run(number: signal.Signals) -> None:
         os.kill(holder.pid, number)
         holder.wait(timeout=10)
         wait_until(lambda: not any(_runs(pid) for pid in pids), "all have ended")
+    assert (list(tmp_path.iterdir()) == []) is (number != signal.SIGKILL)
 
 
 def test_a_server_that_cannot_start_is_an_error() -> None:
