@@ -87,7 +87,7 @@ wheel: setup
 		assert names == {"lb_strategies", "lb_strategies_etcd", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
 	$(PYTHON) -m venv build/venv
 	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel,etcd]" --group test
-	cp -r tests pyproject.toml build/elsewhere/
+	cp -r tests docs pyproject.toml build/elsewhere/
 	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
 	cd build/elsewhere && ../venv/bin/python -P -m pytest -q tests/unit tests/property tests/conformance
 
