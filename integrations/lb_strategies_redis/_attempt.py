@@ -58,9 +58,6 @@ class Attempt:
     """In flight where this command was denied, until it is known whether others deny it too."""
     is_sent = True
     """Whether the node was asked at all: a client-side cache may answer in its place."""
-    redirected_by: Any = None
-    """The connection on which the last redirect came."""
-    _held: tuple[Any, Any] | None = None
 
     def __init__(self, pick: Pick, shard: Shard | None = None, tried: Collection[str] = ()) -> None:
         self.pick = pick
@@ -81,26 +78,6 @@ class Attempt:
         # It will not answer if asked once more: without this a dead target would be for ever.
         self.tried = (*self.tried, str(self.pick.endpoint))
         self.pick = router.balancer.begin(name, now=now, operation=operation)
-
-    def hold(self, pool: Any) -> None:
-        """Keep the connection of a redirect out of `pool` until this attempt has ended.
-
-        The synchronous client has given it back by now, and cuts it all the same if the next one
-        cannot be made: under the hands of the thread that has taken it meanwhile.
-        """
-        self._let_go()
-        with pool._lock:
-            idle = getattr(pool, "_available_connections", [])  # a blocking pool has none
-            if self.redirected_by in idle:
-                idle.remove(self.redirected_by)
-                pool._in_use_connections.add(self.redirected_by)
-                self._held = (pool, self.redirected_by)
-
-    def _let_go(self) -> None:
-        if self._held is not None:
-            pool, connection = self._held
-            self._held = None
-            pool.release(connection)
 
     def replied(self, error: Exception) -> Exception:
         """Look at an error reply and return what redis-py should make of it."""
@@ -149,7 +126,6 @@ class Attempt:
         self.is_plain = False
 
     def _done(self, outcome: Outcome, lag: LoopLag | None) -> None:
-        self._let_go()
         now = self.ended_at or perf_counter()
         for pick in self.denied:
             pick.done(Outcome.FAILURE if outcome is SUCCESS else Outcome.REDIRECT, now=now)
@@ -203,8 +179,6 @@ def watch_replies(connection: Any, manager: Any) -> None:
             is_known = localise(error, connection, manager)
             if attempt is not None and not is_known:
                 return attempt.astray(error)
-            if type(attempt) is Attempt:
-                attempt.redirected_by = connection
         return error if attempt is None else attempt.replied(error)
 
     parser.parse_error = parse_error

@@ -124,3 +124,88 @@ def server_class(base: Any) -> Any:
             return reply
 
     return Server
+
+
+class _Proxy:
+    """Has the attributes of another object.
+
+    Args:
+        target: the other one.
+    """
+
+    __slots__ = ("_target",)
+
+    def __init__(self, target: Any) -> None:
+        object.__setattr__(self, "_target", target)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._target, name, value)
+
+
+class Onward(_Proxy):
+    """The node that a redirect leads to, for one command: a connection to it can always be had.
+
+    One that could not be made fails when it is used. The client library gives the connection of
+    the redirect back and keeps hold of it until it has the next. If there is none, it cuts that
+    connection, under the hands of the thread that has taken it meanwhile, and gives it to the
+    pool of the node that it has no connection to, which valkey-py's pools take for their own.
+    """
+
+    __slots__ = ()
+
+    @property
+    def redis_connection(self) -> Any:
+        """The client of the node, as redis-py calls it."""
+        server = self._target.redis_connection
+        return None if server is None else _Server(server)
+
+    @property
+    def valkey_connection(self) -> Any:
+        """The client of the node, as valkey-py calls it."""
+        server = self._target.valkey_connection
+        return None if server is None else _Server(server)
+
+
+class _Server(_Proxy):
+    __slots__ = ()
+
+    @property
+    def connection_pool(self) -> Any:
+        return _Pool(self._target.connection_pool)
+
+
+class _Pool(_Proxy):
+    __slots__ = ()
+
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._target.get_connection(*args, **kwargs)
+        except BaseException as error:
+            return _Unmade(error)
+
+    def release(self, connection: Any) -> None:
+        if not isinstance(connection, _Unmade):
+            self._target.release(connection)
+
+
+class _Unmade:
+    """Raises, whatever it is used for, but for being closed.
+
+    Args:
+        error: what to raise.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __bool__(self) -> bool:
+        return False  # so that nobody asks it for its address
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+    def disconnect(self, *_: Any) -> None:
+        pass

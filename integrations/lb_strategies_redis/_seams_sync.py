@@ -8,8 +8,10 @@ the class, not told by a version number.
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
+from queue import Empty
 from typing import Any
 
 from ._derive import adopt, release
@@ -122,8 +124,11 @@ def _sparing_pool_class(base: Any) -> Any:
             except errors.ConnectionError as error:  # before redis-py 6: it is exhausted
                 raise errors.MaxConnectionsError(*error.args) from None
 
-        def disconnect(self, inuse_connections: bool = True) -> None:
-            base.disconnect(self, inuse_connections and not _refreshing.get())
+        def disconnect(self, *args: Any, **kwargs: Any) -> None:
+            if _refreshing.get():
+                _cut_idle(self, base)
+            else:
+                base.disconnect(self, *args, **kwargs)
 
     return Pool
 
@@ -188,9 +193,33 @@ def reconnect(pool: Any) -> None:
             pool.update_active_connections_for_reconnect()
             pool.disconnect_free_connections()
         return
-    pool.disconnect(inuse_connections=False)
-    for connection in list(pool._in_use_connections):
+    _cut_idle(pool, type(pool))
+    for connection in _in_use(pool):
         adopt(connection, _stale_connection_class)
+
+
+def _cut_idle(pool: Any, base: Any) -> None:
+    """Close what nobody uses, with the methods of class `base`."""
+    queue = getattr(pool, "pool", None)  # of a pool that blocks when it is exhausted
+    if queue is None:
+        base.disconnect(pool, False)
+        return
+    taken = []
+    with suppress(Empty):
+        while True:
+            taken.append(queue.get_nowait())
+    for connection in reversed(taken):
+        if connection is not None:
+            connection.disconnect()
+        queue.put_nowait(connection)
+
+
+def _in_use(pool: Any) -> list[Any]:
+    queue = getattr(pool, "pool", None)
+    if queue is None:
+        return list(pool._in_use_connections)
+    idle = list(queue.queue)
+    return [connection for connection in pool._connections if connection not in idle]
 
 
 def _stale_connection_class(base: Any) -> Any:

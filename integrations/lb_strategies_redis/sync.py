@@ -30,6 +30,7 @@ from ._pipeline_sync import SyncPipelineCall, connection_class
 from ._policies import resolve_reads, restore
 from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
 from ._redirects_sync import (
+    Onward,
     first_connection_class,
     guarded_manager_class,
     opening_class,
@@ -128,15 +129,6 @@ def _adopt_server(server: Any, manager: Any) -> None:
         pool.connection_class = derive(factory, base)
 
 
-def _hold(attempt: Attempt | PipelineCall, manager: Any) -> None:
-    """Keep the connection that has told of a redirect from other threads: see `Attempt.hold`."""
-    if type(attempt) is Attempt and attempt.redirected_by is not None:
-        node = manager.nodes_cache.get(attempt.pick.endpoint)
-        server = None if node is None else library_of(type(node)).node_client(node)
-        if server is not None:
-            attempt.hold(server.connection_pool)
-
-
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
     base = guarded_manager_class(seams.manager(base))
@@ -167,9 +159,8 @@ def manager_class(base: Any) -> Any:
                 raise router.uncovered(slot)
             attempt = current.get()
             if attempt is not None:
-                _hold(attempt, self)
                 attempt.hop(node.name, router)
-            return node
+            return Onward(node) if isinstance(attempt, Attempt) else node
 
         def initialize(self, *args: Any, **kwargs: Any) -> None:
             router = router_of(self)
@@ -281,8 +272,8 @@ def command_class(base: Any) -> Any:
             if isinstance(attempt, Attempt):  # during a command: an ASK redirect
                 if node is None:  # ... to a node that a refresh has just dropped
                     node = self.nodes_manager._lb_add(*split(node_name))
-                _hold(attempt, self.nodes_manager)
                 attempt.hop(node.name, self._lb_router)
+                return Onward(node)
             return node
 
     return Commands

