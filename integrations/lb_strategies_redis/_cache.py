@@ -1,7 +1,8 @@
-"""redis-py's client-side cache, which its synchronous client has: a hit is no node's answer.
+"""The client-side cache: a hit is no node's answer.
 
-The command is sent or not only after a node has been picked and a connection taken, so the
-attempt is told at both places. Clients without a cache run none of this.
+redis-py has one in its synchronous client, valkey-py in both. A command is sent or not only after
+a node has been picked and a connection taken, so the attempt is told. Clients without a cache run
+none of this.
 """
 
 from __future__ import annotations
@@ -35,5 +36,23 @@ def caching_connection_class(base: Any) -> Any:
             if isinstance(attempt, Attempt):
                 attempt.is_sent = True
             base.send_command(self, *args, **kwargs)
+
+    return Connection
+
+
+def asyncio_connection_class(base: Any) -> Any:
+    """Return a connection of valkey-py's asyncio client, which looks into its cache itself."""
+
+    class Connection(base):
+        __slots__ = ()
+
+        async def _get_from_local_cache(self, command: Any) -> Any:
+            if not self.is_connected:  # valkey-py looks for invalidations where there is no socket
+                return None
+            response = await base._get_from_local_cache(self, command)
+            attempt = current.get()
+            if response is not None and isinstance(attempt, Attempt):
+                attempt.is_plain = attempt.is_sent = False
+            return response
 
     return Connection
