@@ -42,6 +42,9 @@ SEEN = [
     ("UNAVAILABLE", "Stream removed (Socket closed)", K.INTERRUPTED),
     ("UNAVAILABLE", "Stream removed (GOAWAY received; Error code: 0; Debug Text: )",
      K.INTERRUPTED),
+    ("UNAVAILABLE", "Stream removed (sendmsg: Broken pipe (32))", K.INTERRUPTED),
+    ("UNAVAILABLE", "Stream removed (Transport closed (Delayed close due to in-progress write "
+     "(Socket closed)))", K.INTERRUPTED),
     ("UNAVAILABLE", "Socket closed", K.INTERRUPTED),
     ("UNAVAILABLE", "recvmsg:Connection reset by peer", K.INTERRUPTED),
     ("UNAVAILABLE", "Connection reset by peer", K.INTERRUPTED),
