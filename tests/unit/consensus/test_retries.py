@@ -330,6 +330,21 @@ def test_a_write_is_given_no_time_limit_of_ours(timeout: float | None) -> None:
         assert [step.timeout for step in play.sent] == [timeout]
 
 
+@pytest.mark.parametrize("kind", [None, FailureKind.UNREACHABLE])
+def test_what_waits_for_somebody_else_is_no_load(kind: FailureKind | None) -> None:
+    lock = Operation(OperationClass.WRITE, "lock", timed=False)
+    router = make_router()
+    loads = []
+
+    def says(step: Send, sent: int) -> tuple[Says, float]:
+        loads.append(sum(in_flight(router.balancer, now=0.0).values()))
+        return (None if sent else kind), MS
+
+    Play(router, says)(lock)
+    assert loads == [0] * (1 if kind is None else 2)
+    assert sum(s.failures for s in router.balancer.snapshot(now=0.0).values()) == 0
+
+
 # -- authentication -------------------------------------------------------------------------
 
 
