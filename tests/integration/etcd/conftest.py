@@ -7,6 +7,7 @@ for any other cluster, see ``bench.servers.etcd``.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,10 @@ from typing import Protocol
 import pytest
 
 from bench.servers.etcd import EtcdServers
+
+# Members are started by fork and exec while channels are open. gRPC's handlers of forks, which the
+# child does not need, fail in it now and then ("epoll_wait error: Bad file descriptor", an abort).
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 LIMIT = 60
 """Seconds that a test may take; none takes a third of it."""
