@@ -13,13 +13,14 @@ from lb_strategies import EndpointPolicy
 from ._endpoints import Endpoint, parse_endpoints
 
 _MEMBER_OPTIONS: Final = (
-    # A second attempt of gRPC's own would hide that the first had been sent.
-    ("grpc.enable_retries", 0),
     # A member that is back should be noticed soon; the default is two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+_NO_RETRIES: Final = ("grpc.enable_retries", 0)
+"""The user's service config must not bring them back: after a second attempt of gRPC's own, "failed
+to connect" is about that one, and hides that the first had been executed (11 of 826 puts)."""
 _MOST_CHANNELS: Final = 64
 
 ChannelOptions = Sequence[tuple[str, object]]
@@ -86,7 +87,7 @@ class Settings:
         their own.
         """
         own = [("grpc.use_local_subchannel_pool", 1), ("lb.channel", index)] if index else []
-        return [*_MEMBER_OPTIONS, *own, *(self.channel_options or ())]
+        return [*_MEMBER_OPTIONS, *own, *(self.channel_options or ()), _NO_RETRIES]
 
     def _endpoint(self, member: str) -> Endpoint:
         known = self.members.get(member)
