@@ -10,11 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .aio_channel import AsyncRoutingChannel
     from .channel import RoutingChannel
 
-__all__ = ["RoutingChannel"]
+__all__ = ["AsyncRoutingChannel", "RoutingChannel"]
 
-_HOMES = {"RoutingChannel": ".channel"}
+_HOMES = {"AsyncRoutingChannel": ".aio_channel", "RoutingChannel": ".channel"}
 
 
 def __getattr__(name: str) -> object:

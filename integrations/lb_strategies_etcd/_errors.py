@@ -73,6 +73,7 @@ _ANSWERS: Final = frozenset(
 
 _BY_CALLER: Final = {
     "Locally cancelled by application!": FailureKind.CANCELLED,
+    "Cancelled upon garbage collection!": FailureKind.CANCELLED,
     "Exception serializing request!": FailureKind.ANSWER,
     "Exception deserializing response!": FailureKind.ANSWER,
     "Exception iterating requests!": FailureKind.ANSWER,

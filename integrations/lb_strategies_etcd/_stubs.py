@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from ._call import Call, as_metadata
 from ._future import RoutedFuture
-from ._methods import classify
+from ._routed import Metadata, Routed
 
 if TYPE_CHECKING:
     from .channel import RoutingChannel
 
-_Metadata = Iterable[tuple[str, str | bytes]] | None
 
-
-class _Routed:
-    """What all four kinds have in common.
-
-    Args:
-        channel: the routing channel.
-        method: path of the RPC.
-        make: makes the plain callable on a member's channel.
-    """
-
-    def __init__(
-        self, channel: RoutingChannel, method: str, make: Callable[[grpc.Channel], Any]
-    ) -> None:
-        self._channel = channel
-        self._method = method
-        self._make = make
-
-    def on(self, member: str) -> Any:
-        """Return the plain callable on `member`."""
-        return self._channel.link(member).stub(self, self._make)
-
-    def _call(
-        self,
-        message: object,
-        metadata: _Metadata,
-        credentials: grpc.CallCredentials | None,
-        compression: grpc.Compression | None,
-        *,
-        with_call: bool = False,
-    ) -> Call:
-        return Call(
-            self,
-            classify(self._method, message),
-            message,
-            as_metadata(metadata),
-            credentials,
-            compression,
-            with_call,
-        )
+class _Routed(Routed):
+    _channel: RoutingChannel
 
 
 class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
@@ -68,7 +29,7 @@ class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
         self,
         request: Any,
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -81,7 +42,7 @@ class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
         self,
         request: Any,
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -94,7 +55,7 @@ class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
         self,
         request: Any,
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -111,7 +72,7 @@ class RoutedUnaryStream(_Routed, grpc.UnaryStreamMultiCallable):
         self,
         request: Any,
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -128,7 +89,7 @@ class RoutedStreamUnary(_Routed, grpc.StreamUnaryMultiCallable):
         self,
         request_iterator: Iterator[Any],
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -141,7 +102,7 @@ class RoutedStreamUnary(_Routed, grpc.StreamUnaryMultiCallable):
         self,
         request_iterator: Iterator[Any],
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -154,7 +115,7 @@ class RoutedStreamUnary(_Routed, grpc.StreamUnaryMultiCallable):
         self,
         request_iterator: Iterator[Any],
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
@@ -171,7 +132,7 @@ class RoutedStreamStream(_Routed, grpc.StreamStreamMultiCallable):
         self,
         request_iterator: Iterator[Any],
         timeout: float | None = None,
-        metadata: _Metadata = None,
+        metadata: Metadata = None,
         credentials: grpc.CallCredentials | None = None,
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,

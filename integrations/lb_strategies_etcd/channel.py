@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import grpc
@@ -17,11 +16,8 @@ from lb_strategies import (
     FailureKind,
     LoadBalancingStrategy,
     MemberStatus,
-    Operation,
     Policy,
-    StatusRefusedError,
 )
-from lb_strategies.consensus import Plan
 from lb_strategies.membership import Endpoint
 
 from ._auth import Tokens
@@ -29,21 +25,17 @@ from ._call import Call
 from ._connectivity import Connectivity
 from ._links import Link, Links
 from ._resumption import resumption_of
+from ._routing import Reply, Routing
 from ._settings import ChannelOptions, Settings
 from ._streams import RoutedStream
 from ._stubs import RoutedStreamStream, RoutedStreamUnary, RoutedUnaryStream, RoutedUnaryUnary
-from ._wire import AUTHENTICATE, STATUS, AuthenticateRequest, Rpc, StatusRequest, read_header
+from ._wire import AUTHENTICATE, STATUS, AuthenticateRequest, Rpc, StatusRequest
 
 _RequestT = TypeVar("_RequestT")
 _ResponseT = TypeVar("_ResponseT")
 
-_Reply = tuple[Any, Any]
-"""A response, and the RPC that brought it if the caller asked for that."""
-_REFUSALS: Final = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
-"""etcd 3.6 wants the root role for a status, later ones a user."""
 
-
-class RoutingChannel(ConsensusRoutingMixin[Call, _Reply], grpc.Channel):
+class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
     """Sends each RPC of etcd to the member it belongs to.
 
     Any client or generated stub works over it as over a plain channel. Writes go to the leader,
@@ -191,14 +183,9 @@ class RoutingChannel(ConsensusRoutingMixin[Call, _Reply], grpc.Channel):
         """Return the connections to `member`."""
         return self._links.get(member)
 
-    def unary(self, call: Call, timeout: float | None) -> _Reply:
+    def unary(self, call: Call, timeout: float | None) -> Reply:
         """Send `call` where it belongs and return the reply."""
         return self._route(call, timeout)
-
-    def plan(self, call: Call, timeout: float | None) -> Plan[_Reply]:
-        """Return the plan of `call`, for whoever does not wait in a thread."""
-        self._keep_polling()
-        return self._router.plan(call.operation, now=perf_counter(), timeout=timeout)
 
     def begin(self, call: Call, member: str, timeout: float | None) -> Any:
         """Send `call` to `member` and return grpc's future."""
@@ -220,24 +207,6 @@ class RoutingChannel(ConsensusRoutingMixin[Call, _Reply], grpc.Channel):
         self._streams.add(stream)
         return stream
 
-    @property
-    def retry_for(self) -> float:
-        """How long what may be tried again is tried, in seconds."""
-        return self._router.options.retry_for
-
-    def next_pause(self, pauses: int) -> float:
-        """Return the seconds to wait after every member has been tried."""
-        return self._router.backoff(pauses)
-
-    def were_all(self, call: Call, tried: tuple[str, ...]) -> bool:
-        """Whether nobody is left to try."""
-        return all(member in tried for member in self._router.everybody(call.operation))
-
-    def assign(self, call: Call, tried: tuple[str, ...] = ()) -> str:
-        """Return the member that a stream is to be opened on."""
-        self._keep_polling()
-        return str(self._router.assign(call.operation, now=perf_counter(), exclude=tried))
-
     def open(self, call: Call, member: str, message: Any, timeout: float | None) -> Any:
         """Open the stream of `call` on `member` and return grpc's own."""
         if self._tokens.user is not None:
@@ -258,26 +227,7 @@ class RoutingChannel(ConsensusRoutingMixin[Call, _Reply], grpc.Channel):
 
     # -- hooks of the mixin -----------------------------------------------------------------
 
-    def _list_members(self) -> Iterable[str]:
-        return tuple(self._settings.members)
-
-    def _classify(self, request: Call) -> Operation:
-        return request.operation
-
-    def _classify_error(self, error: Exception, request: Call) -> FailureKind:
-        return request.failure_kind(error)
-
-    def _read_term(self, reply: _Reply) -> tuple[int | None, int | None]:
-        return self.term_of(reply[0])
-
-    def term_of(self, response: object) -> tuple[int | None, int | None]:
-        """Return the term and the hint at the leader in the header of a response."""
-        header = read_header(response)
-        return (
-            (None, None) if header is None else (header.raft_term or None, header.leader_id or None)
-        )
-
-    def _send_to(self, member: Endpoint, request: Call, timeout: float | None) -> _Reply:
+    def _send_to(self, member: Endpoint, request: Call, timeout: float | None) -> Reply:
         name = str(member)
         stub = self._stub(request, name, timeout)
         arguments = (
@@ -295,12 +245,8 @@ class RoutingChannel(ConsensusRoutingMixin[Call, _Reply], grpc.Channel):
         try:
             status = self._ask(STATUS, StatusRequest(), name, timeout)
         except grpc.RpcError as error:
-            if error.code() in _REFUSALS:
-                raise StatusRefusedError(error.details()) from error
-            raise
-        return MemberStatus(
-            status.raft_term, status.leader_id or None, status.header.member_id, status.is_learner
-        )
+            raise self._refusal(error) from error
+        return self._status(status)
 
     def _authenticate(self, member: Endpoint, timeout: float | None) -> None:
         name = str(member)
@@ -347,13 +293,6 @@ class RoutingChannel(ConsensusRoutingMixin[Call, _Reply], grpc.Channel):
         metadata = None if token is None or rpc is AUTHENTICATE else (("token", token),)
         response: _ResponseT = stub(request, timeout, metadata)
         return response
-
-    def _call_credentials(self, call: Call, member: str) -> grpc.CallCredentials | None:
-        """Return the caller's, for TLS only: gRPC refuses them on a plain connection.
-
-        etcd3 passes its token both ways.
-        """
-        return call.credentials if self._settings.is_secure(member) else None
 
     def stream_failed(self, call: Call, member: str, kind: FailureKind) -> None:
         """Take in how a stream ended, for the leadership."""

@@ -1,0 +1,244 @@
+"""A routed call: its first attempt runs as a plain call would, a task does what comes after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from lb_strategies.consensus import (
+    Authenticate,
+    Failure,
+    FailureKind,
+    Plan,
+    Reply,
+    Send,
+    drive_async,
+)
+
+from ._call import Call
+from ._errors import failure_kind
+
+if TYPE_CHECKING:
+    from .aio_channel import AsyncRoutingChannel
+
+
+class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
+    """What a plain callable returns, with more than one attempt behind it if need be.
+
+    The first attempt begins at once, whether anybody awaits it or not. As long as it succeeds
+    there is no task but gRPC's own.
+
+    Args:
+        channel: the routing channel.
+        call: what the caller asked for.
+        timeout: seconds in all; None for no end.
+    """
+
+    def __init__(self, channel: AsyncRoutingChannel, call: Call, timeout: float | None) -> None:
+        self._channel = channel
+        self._call = call
+        self._deadline = None if timeout is None else perf_counter() + timeout
+        self._plan: Plan[Any] = channel.plan(call, timeout)
+        self._callbacks: list[Callable[[Any], None]] = []
+        self._is_done = False
+        self._is_cancelled = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._inner: Any = None
+        """The present attempt, or the last one."""
+        self._rest: asyncio.Task[None] | None = None
+        """Makes all attempts but the first, or all if there has to be a token before."""
+        step = next(self._plan)
+        assert isinstance(step, Send)
+        self._first = step
+        if channel.can_begin(str(step.endpoint)):
+            self._inner = channel.begin(call, str(step.endpoint), step.timeout)
+            self._inner.add_done_callback(self._answered)
+        else:
+            self._rest = channel.spawn(self._go_on(step, None))
+
+    # -- the plan ---------------------------------------------------------------------------
+
+    def _answered(self, inner: Any) -> None:
+        """Take in the end of the first attempt, before anybody who awaits it runs."""
+        now = perf_counter()
+        code = _at_once(inner.code())
+        if code is grpc.StatusCode.OK:
+            self._settle(Reply(None, now))
+            return
+        details, leader = _at_once(inner.details()), self._call.asks_for_leader
+        if failure_kind(code, details, hasleader_sent=leader) is FailureKind.CANCELLED:
+            self._is_cancelled = True
+            self._settle(Failure(asyncio.CancelledError(), FailureKind.CANCELLED, now))
+        elif not self._is_done:
+            self._rest = self._channel.spawn(self._go_on(self._first, inner))
+
+    def _settle(self, event: Reply[Any] | Failure) -> None:
+        """End the plan with `event`, after which there is nothing to do."""
+        if self._is_done:
+            return
+        try:
+            self._plan.send(event)
+        except StopIteration:
+            pass
+        except BaseException as error:
+            self._error = error
+        self._end()
+
+    async def _go_on(self, step: Send, begun: Any | None) -> None:
+        """Do all that is left, from `step` on, which may have `begun`."""
+
+        async def send(step: Send) -> Reply[Any] | Failure:
+            nonlocal begun
+            try:
+                if begun is None:
+                    begun = await self._begin(step)
+                inner, begun = begun, None
+                value = await inner
+            except Exception as error:
+                return Failure(error, self._call.failure_kind(error), perf_counter())
+            term, leader = self._channel.term_of(value)
+            return Reply(value, perf_counter(), term, leader)
+
+        async def authenticate(step: Authenticate) -> None:
+            await self._channel.authenticate(str(step.endpoint), step.timeout)
+
+        try:
+            plan = _started(self._plan, step)
+            self._value = await drive_async(plan, send, authenticate, clock=perf_counter)
+        except asyncio.CancelledError as error:
+            self._is_cancelled = True
+            self._error = error
+            raise
+        except Exception as error:
+            self._error = error  # raised to whoever awaits it
+        finally:
+            self._end()
+
+    async def _begin(self, step: Send) -> Any:
+        member = str(step.endpoint)
+        await self._channel.prepare(member, step.timeout)
+        self._inner = self._channel.begin(self._call, member, step.timeout)
+        return self._inner
+
+    def _end(self) -> None:
+        self._is_done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._rest is None:
+            try:
+                response = yield from self._inner.__await__()
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+            except Exception as error:
+                if self._rest is None:  # it was never sent, such as for want of a serializer
+                    kind = self._call.failure_kind(error)
+                    self._settle(Failure(error, kind, perf_counter()))
+                    raise
+            else:
+                self._channel.saw(response)
+                return response
+        assert self._rest is not None
+        yield from self._rest.__await__()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    async def _wait(self) -> None:
+        """Wait for the end, without a say in it."""
+        while not self._is_done:
+            if self._rest is None:
+                await self._inner.code()
+            else:
+                await asyncio.wait([self._rest])
+
+    # -- grpc.aio.Call ----------------------------------------------------------------------
+
+    def cancel(self) -> bool:
+        """Give up; return whether there was something to give up."""
+        if self._is_done:
+            return False
+        self._is_cancelled = True
+        if self._rest is None:
+            self._inner.cancel()
+        else:
+            self._rest.cancel()
+        return True
+
+    def cancelled(self) -> bool:
+        """Whether it was given up."""
+        return self._is_done and self._is_cancelled
+
+    def done(self) -> bool:
+        """Whether there is a result."""
+        return self._is_done
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds that are left; None if there is no limit."""
+        return None if self._deadline is None else max(0.0, self._deadline - perf_counter())
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Have `callback` called with this call at its end, or now."""
+        if self._is_done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    async def wait_for_connection(self) -> None:
+        """Wait for the end; raise what awaiting it raises."""
+        await self._wait()
+        if self._error is not None:
+            raise self._error
+
+    async def initial_metadata(self) -> Any:
+        """Return what the last member asked sent first; waits for the end."""
+        await self._wait()
+        return grpc.aio.Metadata() if self._inner is None else await self._inner.initial_metadata()
+
+    async def trailing_metadata(self) -> Any:
+        """Return what the last member asked sent last; waits for the end."""
+        await self._wait()
+        return grpc.aio.Metadata() if self._inner is None else await self._inner.trailing_metadata()
+
+    async def code(self) -> grpc.StatusCode:
+        """Return how it ended; waits for that."""
+        await self._wait()
+        if isinstance(self._error, grpc.RpcError):
+            return self._error.code()
+        return grpc.StatusCode.CANCELLED if self._is_cancelled else grpc.StatusCode.OK
+
+    async def details(self) -> str:
+        """Return the details of how it ended; waits for that."""
+        await self._wait()
+        if isinstance(self._error, grpc.RpcError):
+            return self._error.details() or ""
+        return "" if self._inner is None else await self._inner.details()
+
+
+def _at_once(result: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a finished RPC tells without waiting."""
+    try:
+        result.send(None)
+    except StopIteration as stop:
+        return stop.value
+    result.close()
+    raise RuntimeError("a call whose end was announced has no status")
+
+
+def _started(plan: Plan[Any], step: Send) -> Plan[Any]:
+    """Return `plan`, which has yielded `step`, as one that has not begun."""
+    try:
+        while True:
+            step = plan.send((yield step))  # type: ignore[assignment]
+    except StopIteration as stop:
+        return stop.value
+    finally:
+        plan.close()

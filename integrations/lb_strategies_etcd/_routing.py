@@ -1,0 +1,103 @@
+"""What both routing channels do without any I/O: the hooks of the mixins, and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+import grpc
+
+from lb_strategies import FailureKind, MemberStatus, Operation, StatusRefusedError
+from lb_strategies.consensus import ConsensusRouter, Plan
+
+from ._auth import Tokens
+from ._call import Call
+from ._settings import Settings
+from ._wire import MemberStatus as Status
+from ._wire import read_header
+
+Reply = tuple[Any, Any]
+"""A response, and the RPC that brought it if the caller asked for that."""
+_REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+"""etcd 3.6 wants the root role for a status, later ones a user."""
+
+
+class Routing:
+    """A part of a routing channel, which has a mixin's `_router` and `_keep_polling`."""
+
+    _router: ConsensusRouter
+    _settings: Settings
+    _tokens: Tokens
+
+    def _keep_polling(self) -> None:
+        super()._keep_polling()  # type: ignore[misc]  # the mixin's
+
+    # -- for the callables ------------------------------------------------------------------
+
+    def plan(self, call: Call, timeout: float | None) -> Plan[Reply]:
+        """Return the plan of `call`, for whoever does not wait for each step."""
+        self._keep_polling()
+        return self._router.plan(call.operation, now=perf_counter(), timeout=timeout)
+
+    @property
+    def retry_for(self) -> float:
+        """How long what may be tried again is tried, in seconds."""
+        return self._router.options.retry_for
+
+    def next_pause(self, pauses: int) -> float:
+        """Return the seconds to wait after every member has been tried."""
+        return self._router.backoff(pauses)
+
+    def were_all(self, call: Call, tried: tuple[str, ...]) -> bool:
+        """Whether nobody is left to try."""
+        return all(member in tried for member in self._router.everybody(call.operation))
+
+    def assign(self, call: Call, tried: tuple[str, ...] = ()) -> str:
+        """Return the member that a stream is to be opened on."""
+        self._keep_polling()
+        return str(self._router.assign(call.operation, now=perf_counter(), exclude=tried))
+
+    def stream_failed(self, call: Call, member: str, kind: FailureKind) -> None:
+        """Take in how a stream ended, for the leadership."""
+        self._router.stream_failed(member, call.operation, kind)
+
+    def term_of(self, response: object) -> tuple[int | None, int | None]:
+        """Return the term and the hint at the leader in the header of a response."""
+        header = read_header(response)
+        return (
+            (None, None) if header is None else (header.raft_term or None, header.leader_id or None)
+        )
+
+    # -- hooks of the mixin -----------------------------------------------------------------
+
+    def _list_members(self) -> Iterable[str]:
+        return tuple(self._settings.members)
+
+    def _classify(self, request: Call) -> Operation:
+        return request.operation
+
+    def _classify_error(self, error: Exception, request: Call) -> FailureKind:
+        return request.failure_kind(error)
+
+    def _read_term(self, reply: Reply) -> tuple[int | None, int | None]:
+        return self.term_of(reply[0])
+
+    def _status(self, status: Status) -> MemberStatus:
+        """Return what the leadership has to know of a member's answer."""
+        return MemberStatus(
+            status.raft_term, status.leader_id or None, status.header.member_id, status.is_learner
+        )
+
+    def _refusal(self, error: grpc.RpcError) -> Exception:
+        """Return what it means that there is no status."""
+        return StatusRefusedError(error.details()) if error.code() in _REFUSALS else error
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def _call_credentials(self, call: Call, member: str) -> grpc.CallCredentials | None:
+        """Return the caller's, for TLS only: gRPC refuses them on a plain connection.
+
+        etcd3 passes its token both ways.
+        """
+        return call.credentials if self._settings.is_secure(member) else None
