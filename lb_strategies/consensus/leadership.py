@@ -26,15 +26,16 @@ class MemberStatus:
         leader: Identity of the member that it takes for the leader; None if it names none.
         identity: Its own, in the same terms; None if that is its endpoint.
         learner: Whether it takes no part in votes, and so may not serve every read.
-        has_leader: False if it says that there is no leader, so that it can serve nothing but
-            stale reads: as long as others can, they are asked instead.
+        has_leader: Whether it knows of a leader; if not, it can serve nothing but stale reads,
+            and others are asked as long as they do. None if that is whether it names one; True
+            for a store whose followers do not tell whom they follow.
     """
 
     term: int
     leader: Hashable | None
     identity: Hashable | None = None
     learner: bool = False
-    has_leader: bool = True
+    has_leader: bool | None = None
 
 
 class LeadershipTracker:
@@ -115,12 +116,14 @@ class LeadershipTracker:
                 self._endpoints = {i: m for i, m in self._endpoints.items() if m != member}
                 self._endpoints[identity] = member
             _mark(self._learners, member, status.learner)
-            _mark(self._leaderless, member, not status.has_leader)
             self._rise(status.term)
+            names_one = status.leader is not None
+            has_leader = names_one if status.has_leader is None else status.has_leader
+            _mark(self._leaderless, member, not has_leader)
             if status.term == self.term and status.leader is not None:
                 if status.leader != self._leader_identity or status.leader == identity:
                     self._is_doubted = False
-                self._leader_identity = status.leader
+                self._name(status.leader)
             self._settle()
 
     def reply(self, term: int, leader: Hashable | None = None) -> bool:
@@ -136,7 +139,7 @@ class LeadershipTracker:
         with self._lock:
             has_risen = self._rise(term)
             if leader is not None and term == self.term and self._leader_identity is None:
-                self._leader_identity = leader
+                self._name(leader)
             self._settle()
         return has_risen
 
@@ -191,7 +194,15 @@ class LeadershipTracker:
         self.term = term
         self._leader_identity = None
         self._is_doubted = False
+        self._leaderless.clear()
         return True
+
+    def _name(self, leader: Hashable) -> None:
+        if leader != self._leader_identity:
+            self._leader_identity = leader
+            named = self._endpoints.get(leader)
+            if named is not None:
+                self._leaderless.discard(named)  # it said so before it was elected
 
     def _settle(self) -> None:
         """Work out what is read; a tuple that did not change stays the same object."""

@@ -8,14 +8,29 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import pytest
 
-from lb_strategies import AsyncConsensusRoutingMixin, ConsensusRoutingMixin, FailureKind
+from lb_strategies import (
+    AsyncConsensusRoutingMixin,
+    ConsensusRoutingMixin,
+    FailureKind,
+    MemberStatus,
+)
 
-from .leader_store import QUICK, RARE, Side, StoreError, Tasks, Threads, end
+from .leader_store import (
+    QUICK,
+    RARE,
+    Side,
+    StoreError,
+    TaskClient,
+    Tasks,
+    ThreadClient,
+    Threads,
+    end,
+)
 
 
 @pytest.fixture(params=[Threads, Tasks], ids=["sync", "asyncio"])
@@ -23,6 +38,20 @@ def side(request: pytest.FixtureRequest) -> Iterator[Side]:
     side: Side = request.param()
     yield side
     end(side)
+
+
+class LeavingThreadClient(ThreadClient):
+    def _probe_member(self, member: Hashable, timeout: float) -> MemberStatus:
+        if member not in self.store.members:
+            self._update_members()
+        return super()._probe_member(member, timeout)
+
+
+class LeavingTaskClient(TaskClient):
+    async def _probe_member(self, member: Hashable, timeout: float) -> MemberStatus:
+        if member not in self.store.members:
+            self._update_members()
+        return await super()._probe_member(member, timeout)
 
 
 # -- the same face --------------------------------------------------------------------------
@@ -241,6 +270,20 @@ def test_polls_follow_the_members(side: Side) -> None:
     side.until(lambda: side.store.polled["a"] > side.store.polled["d"] > 3)
     assert side.store.polled["b"] <= polled + 1
     assert set(side.client.endpoint_stats()) == {"a", "d"}
+
+
+@pytest.mark.parametrize("kind", [LeavingThreadClient, LeavingTaskClient])
+def test_a_poll_may_find_out_that_its_own_member_has_left(kind: type) -> None:
+    side = Threads() if kind is LeavingThreadClient else Tasks()
+    side.open(QUICK)
+    side.client = kind(side.store, QUICK)
+    side.store.members = ("a", "b")
+    try:
+        side.route("get")
+        side.until(lambda: side.polls() == 2)
+        assert set(side.client.endpoint_stats()) == {"a", "b"}
+    finally:
+        end(side)
 
 
 # -- ends -----------------------------------------------------------------------------------

@@ -182,10 +182,10 @@ class Requests(RuleBasedStateMachine):
         term=terms,
         leader=st.none() | members,
         learner=st.booleans(),
-        has_leader=st.booleans(),
+        has_leader=st.sampled_from([None, True, False]),
     )
     def status(
-        self, member: str, term: int, leader: str | None, learner: bool, has_leader: bool
+        self, member: str, term: int, leader: str | None, learner: bool, has_leader: bool | None
     ) -> None:
         if leader is not None and member in self.members:
             self.named.setdefault(term, set()).add(leader)

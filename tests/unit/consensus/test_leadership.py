@@ -7,6 +7,7 @@ import pytest
 from lb_strategies import MemberStatus
 from lb_strategies.consensus import LeadershipTracker
 from lb_strategies.consensus.leadership import UNKNOWN_TERM
+from lb_strategies.forks import after_fork_in_child
 
 from .scripted import ABC, led, missed
 
@@ -24,7 +25,7 @@ def seen(tracker: LeadershipTracker) -> LeadershipTracker:
 
 
 def says(
-    term: int, leader: str | None, *, learner: bool = False, has_leader: bool = True
+    term: int, leader: str | None, *, learner: bool = False, has_leader: bool | None = None
 ) -> MemberStatus:
     return MemberStatus(term=term, leader=leader, learner=learner, has_leader=has_leader)
 
@@ -68,17 +69,20 @@ def test_a_view_of_an_older_term_is_ignored() -> None:
     assert (seen(tracker).leader, seen(tracker).term) == ("a", 5)
 
 
-def test_a_member_that_names_no_leader_changes_nothing() -> None:
+@pytest.mark.parametrize("has_leader", [None, True, False])
+def test_a_member_that_names_no_leader_does_not_unseat_another(has_leader: bool | None) -> None:
     tracker = make_tracker(leader="a", term=5)
-    tracker.status("b", says(5, None))
+    tracker.status("b", says(5, None, has_leader=has_leader))
     assert seen(tracker).leader == "a"
+    # Some stores' followers do not tell whom they follow, and serve all the same.
+    assert seen(tracker).followers == (("b", "c") if has_leader else ("c",))
 
 
 def test_at_a_new_term_nobody_leads_until_named() -> None:
     tracker = make_tracker(leader="a", term=5)
     tracker.status("b", says(6, None))
     assert (seen(tracker).leader, seen(tracker).term) == (None, 6)
-    assert seen(tracker).followers == ABC
+    assert seen(tracker).followers == ("a", "c"), "b cannot serve now"
     tracker.status("a", says(5, "a"))
     assert seen(tracker).leader is None
     tracker.status("c", says(6, "b"))
@@ -144,7 +148,7 @@ def test_doubts_end_with_a_new_leader_or_term() -> None:
 
 def test_a_leader_that_says_there_is_none_does_not_lead() -> None:
     tracker = make_tracker(leader="a", term=5)
-    tracker.status("a", says(5, None, has_leader=False))
+    tracker.status("a", says(5, None))
     assert seen(tracker).leader is None
     tracker.status("a", says(5, "a"))
     assert seen(tracker).leader == "a"
@@ -224,7 +228,7 @@ def test_if_all_are_learners_somebody_is_asked_all_the_same() -> None:
 
 def test_a_member_without_a_leader_serves_only_stale_reads_if_others_have_one() -> None:
     tracker = make_tracker(leader="a")
-    tracker.status("b", says(1, None, has_leader=False))
+    tracker.status("b", says(1, None))
     assert seen(tracker).voters == ("a", "c")
     assert seen(tracker).reachable == ABC
     tracker.found_leaderless("c")
@@ -280,3 +284,11 @@ def test_a_tuple_that_did_not_change_is_the_same_object() -> None:
 def test_at_least_one_poll_must_be_missed() -> None:
     with pytest.raises(ValueError, match="max_misses must be at least 1, got 0"):
         LeadershipTracker(ABC, max_misses=0)
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    tracker = make_tracker(leader="a")
+    tracker._lock.acquire()
+    after_fork_in_child()
+    tracker.status("b", says(2, "b"))
+    assert seen(tracker).leader == "b"

@@ -7,11 +7,11 @@ import itertools
 import random
 import sys
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import pytest
 
-from lb_strategies import FailureKind, Operation, OperationClass
+from lb_strategies import Candidate, FailureKind, Operation, OperationClass
 from lb_strategies import LoadBalancingStrategy as Strategy
 from lb_strategies.consensus import (
     Authenticate,
@@ -452,6 +452,21 @@ def test_a_plan_that_nobody_holds_gives_its_pick_back() -> None:
     plan = plan_at(router)
     assert sys.getrefcount(plan) == 2
     del plan
+    assert sum(in_flight(router.balancer, now=0.0).values()) == 0
+
+
+class Broken:
+    """A policy that fails."""
+
+    def choose(self, candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
+        raise ZeroDivisionError
+
+
+def test_a_choice_that_fails_leaves_nothing_behind() -> None:
+    router = ConsensusRouter(ABC, Broken())
+    plan: Plan[None] = router.plan(READ, now=0.0)
+    with pytest.raises(ZeroDivisionError):
+        next(plan)
     assert sum(in_flight(router.balancer, now=0.0).values()) == 0
 
 
