@@ -17,6 +17,7 @@ from .operation import FailureKind, Operation
 from .options import ConsensusOptions
 from .plan import Plan
 from .retries import make_plan
+from .usual import UsualTimes
 
 ReplyT = TypeVar("ReplyT")
 
@@ -50,10 +51,6 @@ _COUNTED: Final = {
     FailureKind.BEHIND: Outcome.UNTIMED,
 }
 """What a failure says of the member's health; the rest says nothing."""
-_USUAL_TIMES: Final = 10.0
-_UNKNOWN_ATTEMPT: Final = 10.0
-"""How many attempt time-outs an operation may take that was never seen to end."""
-_MOST_LABELS: Final = 256
 
 
 class ConsensusRouter:
@@ -99,8 +96,7 @@ class ConsensusRouter:
         self._only_followers = chosen in _FOLLOWERS_ONLY
         self._cold: dict[Endpoint, int] = {}
         """How many answers the members that are new will still teach nothing with."""
-        self._usual: dict[Hashable, float] = {}
-        """Seconds that a kind of read takes at most, more or less."""
+        self._usual = UsualTimes(self.options.attempt_timeout)
         self._was_refused = False
         self._warm_up(endpoints)
 
@@ -206,7 +202,7 @@ class ConsensusRouter:
         """Take in an answer: its duration, and the term it was given in."""
         self._answered(pick, operation, now)
         if operation.kind.is_read and operation.timed:
-            self._time(operation.label, now - pick.started_at)
+            self._usual.learn(operation.label, now - pick.started_at)
         if term is not None and self.tracker.reply(term, leader):
             self._refresh()
 
@@ -255,17 +251,6 @@ class ConsensusRouter:
         elif self.tracker.poll_missed(member):
             _LOGGER.warning("%s is out: it missed polls (%s)", member, type(error).__name__)
 
-    def _time(self, label: Hashable, elapsed: float) -> None:
-        usual = self._usual.get(label)
-        if usual is None:
-            if len(self._usual) >= _MOST_LABELS:
-                self._usual.clear()
-            self._usual[label] = elapsed
-        elif elapsed > usual:
-            self._usual[label] = elapsed
-        else:
-            self._usual[label] = usual + 0.02 * (elapsed - usual)
-
     def attempt_timeout(self, operation: Operation) -> float | None:
         """Return how long one attempt may take before another member is asked; None if for ever.
 
@@ -273,9 +258,7 @@ class ConsensusRouter:
         """
         if not operation.kind.is_read or not operation.timed:
             return None
-        least = self.options.attempt_timeout
-        usual = self._usual.get(operation.label)
-        return _UNKNOWN_ATTEMPT * least if usual is None else max(least, _USUAL_TIMES * usual)
+        return self._usual.limit(operation.label)
 
     def backoff(self, rounds: int) -> float:
         """Return how long to wait after so many pauses: doubling, and not in step with others."""
