@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class Tokens:
     """The tokens of one user, one for each member.
@@ -29,6 +31,12 @@ class Tokens:
     def set(self, member: str, token: str) -> None:
         """Keep the token that `member` gave."""
         self._tokens[member] = token
+
+    def keep(self, members: Collection[str]) -> None:
+        """Forget the tokens of all others."""
+        for member in tuple(self._tokens):
+            if member not in members:
+                self._tokens.pop(member, None)
 
     def is_missing(self, member: str) -> bool:
         """Whether `member` has to be asked for one before anything else is sent there."""

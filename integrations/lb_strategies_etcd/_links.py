@@ -51,7 +51,8 @@ class Links:
         self._settings = settings
         self._links: dict[str, Link] = {}
         self._lock = threading.Lock()
-        self._is_closed = False
+        self.is_closed = False
+        """Whether everything has been closed, for good."""
 
     def get(self, member: str) -> Link:
         """Return the link to `member`.
@@ -72,7 +73,7 @@ class Links:
 
     def check(self) -> None:
         """Raise ``ValueError`` if everything has been closed, in a plain channel's words."""
-        if self._is_closed:
+        if self.is_closed:
             raise ValueError(_CLOSED)
 
     def _make(self, member: str, index: int) -> grpc.Channel:
@@ -93,5 +94,5 @@ class Links:
     def close(self) -> None:
         """Close everything, for good."""
         with self._lock:
-            self._is_closed = True
+            self.is_closed = True
         self.keep(())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
@@ -10,9 +11,11 @@ import grpc
 
 from lb_strategies import FailureKind, MemberStatus, Operation, StatusRefusedError
 from lb_strategies.consensus import ConsensusRouter, Plan
+from lb_strategies.membership import Endpoint
 
 from ._auth import Tokens
 from ._call import Call
+from ._discovery import Discovery
 from ._settings import Settings
 from ._wire import MemberStatus as Status
 from ._wire import read_header
@@ -29,6 +32,7 @@ class Routing:
     _router: ConsensusRouter
     _settings: Settings
     _tokens: Tokens
+    _discovery: Discovery | None
 
     def _keep_polling(self) -> None:
         super()._keep_polling()  # type: ignore[misc]  # the mixin's
@@ -72,7 +76,7 @@ class Routing:
     # -- hooks of the mixin -----------------------------------------------------------------
 
     def _list_members(self) -> Iterable[str]:
-        return tuple(self._settings.members)
+        return tuple(self._settings.members) if self._discovery is None else self._discovery.members
 
     def _classify(self, request: Call) -> Operation:
         return request.operation
@@ -83,8 +87,10 @@ class Routing:
     def _read_term(self, reply: Reply) -> tuple[int | None, int | None]:
         return self.term_of(reply[0])
 
-    def _status(self, status: Status) -> MemberStatus:
+    def _status(self, member: Endpoint, status: Status) -> MemberStatus:
         """Return what the leadership has to know of a member's answer."""
+        if self._discovery is not None:
+            self._discovery.polled(str(member), status.header.member_id)
         return MemberStatus(
             status.raft_term, status.leader_id or None, status.header.member_id, status.is_learner
         )
@@ -92,6 +98,33 @@ class Routing:
     def _refusal(self, error: grpc.RpcError) -> Exception:
         """Return what it means that there is no status."""
         return StatusRefusedError(error.details()) if error.code() in _REFUSALS else error
+
+    # -- discovery --------------------------------------------------------------------------
+
+    def _start_discovery(self, rng: random.Random | None) -> None:
+        """Follow the members if the user has a policy for their addresses."""
+        settings, policy = self._settings, self._settings.endpoint_policy
+        self._discovery = None
+        if policy is not None:
+            self._discovery = Discovery(
+                settings.members,
+                policy,
+                has_credentials=settings.credentials is not None,
+                rng=rng if rng is not None else random.Random(),
+            )
+
+    def _begin_discovery(self, polled: Endpoint) -> Discovery | None:
+        """Return what waits for the list of members, after a poll; None if nothing does."""
+        discovery = self._discovery
+        if discovery is None:
+            return None
+        discovery.polled(str(polled), None)
+        is_due = discovery.begin(now=perf_counter(), term=self._router.tracker.term)
+        return discovery if is_due else None
+
+    def _mark_learners(self, discovery: Discovery) -> None:
+        for member in discovery.learners:
+            self._router.tracker.found_learner(member)
 
     # -- the rest ---------------------------------------------------------------------------
 

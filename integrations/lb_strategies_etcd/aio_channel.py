@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from time import perf_counter
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -13,6 +14,7 @@ import grpc.aio
 from lb_strategies import (
     AsyncConsensusRoutingMixin,
     ConsensusOptions,
+    EndpointPolicy,
     LoadBalancingStrategy,
     MemberStatus,
     Policy,
@@ -22,6 +24,7 @@ from lb_strategies.membership import Endpoint
 from ._auth import Tokens
 from ._call import Call
 from ._connectivity import best
+from ._discovery import LIST_TIMEOUT
 from ._links import Link
 from ._links_aio import AsyncLinks
 from ._resumption import Resumption, resumption_of
@@ -34,7 +37,15 @@ from ._stubs_aio import (
     AsyncRoutedUnaryStream,
     AsyncRoutedUnaryUnary,
 )
-from ._wire import AUTHENTICATE, STATUS, AuthenticateRequest, Rpc, StatusRequest
+from ._wire import (
+    AUTHENTICATE,
+    MEMBER_LIST,
+    STATUS,
+    AuthenticateRequest,
+    MemberListRequest,
+    Rpc,
+    StatusRequest,
+)
 
 _RequestT = TypeVar("_RequestT")
 _ResponseT = TypeVar("_ResponseT")
@@ -65,6 +76,8 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         password: of that user.
         resume_watches: whether a watch whose member fails goes on at another one, with nothing
             lost and nothing twice.
+        endpoint_policy: which of the addresses that members advertise may be dialled; with it,
+            members that join and leave are followed, without it `endpoints` are all there is.
         interceptors: of the plain channels to the members, for ``grpc.aio`` has no other way to
             intercept: they see each attempt, and the polls too.
         rng: source of randomness; a new one if None.
@@ -86,6 +99,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         user: str | None = None,
         password: str | None = None,
         resume_watches: bool = False,
+        endpoint_policy: EndpointPolicy | None = None,
         interceptors: Sequence[grpc.aio.ClientInterceptor] | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -96,6 +110,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
             channels_per_member=channels_per_member,
             user=user,
             password=password,
+            endpoint_policy=endpoint_policy,
         )
         self._tokens = Tokens(user, password)
         self._authenticating = asyncio.Lock()
@@ -104,6 +119,10 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         self._links = AsyncLinks(self._settings, tuple(interceptors or ()))
         self._streams: WeakSet[AsyncRoutedStream] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._member_list = self.unary_unary(
+            MEMBER_LIST.path, MEMBER_LIST.serialize, MEMBER_LIST.parse
+        )
+        self._start_discovery(rng)
         self._start_routing(strategy, options=options, rng=rng)
 
     def __repr__(self) -> str:
@@ -199,6 +218,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         Args:
             grace: seconds that what is in flight is given to end; then it is cancelled.
         """
+        self._links.is_closed = True  # first, or a request could have polls begin again
         await self._stop_routing()
         await self._links.close(grace)
         for task in tuple(self._tasks):
@@ -209,6 +229,11 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has been closed, for good."""
+        return self._links.is_closed
 
     # -- for the callables ------------------------------------------------------------------
 
@@ -282,7 +307,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
             status = await self._ask(STATUS, StatusRequest(), str(member), timeout)
         except grpc.RpcError as error:
             raise self._refusal(error) from error
-        return self._status(status)
+        return self._status(member, status)
 
     async def _authenticate(self, member: Endpoint, timeout: float | None) -> None:
         name = str(member)
@@ -301,6 +326,26 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         leader, reachable = self._router.tracker.leader, self._router.tracker.reachable
         for stream in list(self._streams):
             stream.follow(leader, reachable)
+        await self._discover(member)
+
+    async def _discover(self, polled: Endpoint) -> None:
+        """Ask for the members if it is time for that, and do without those that left."""
+        discovery = self._begin_discovery(polled)
+        if discovery is None:
+            return
+        before = discovery.members
+        try:
+            answer = await self._member_list(MemberListRequest(), timeout=LIST_TIMEOUT)
+        except Exception as error:
+            discovery.failed(error)
+            return
+        has_changed = discovery.listed(answer, now=perf_counter())
+        # What was in use until now goes on until the next list, for calls may be in flight.
+        await self._links.keep((*before, *discovery.members))
+        self._tokens.keep((*before, *discovery.members))
+        if has_changed:
+            self._update_members()
+        self._mark_learners(discovery)
 
     def _keep_polling(self) -> None:
         self._bind()
@@ -317,7 +362,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
     def _channels(self) -> list[Any]:
         """Return one channel to each member."""
         self._bind()
-        return [self._links.get(member).channels[0] for member in self._settings.members]
+        return [self._links.get(str(member)).channels[0] for member in self._router.tracker.members]
 
     async def _ask(
         self,

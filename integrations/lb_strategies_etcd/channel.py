@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -13,6 +14,7 @@ import grpc
 from lb_strategies import (
     ConsensusOptions,
     ConsensusRoutingMixin,
+    EndpointPolicy,
     FailureKind,
     LoadBalancingStrategy,
     MemberStatus,
@@ -23,13 +25,22 @@ from lb_strategies.membership import Endpoint
 from ._auth import Tokens
 from ._call import Call
 from ._connectivity import Connectivity
+from ._discovery import LIST_TIMEOUT
 from ._links import Link, Links
 from ._resumption import resumption_of
 from ._routing import Reply, Routing
 from ._settings import ChannelOptions, Settings
 from ._streams import RoutedStream
 from ._stubs import RoutedStreamStream, RoutedStreamUnary, RoutedUnaryStream, RoutedUnaryUnary
-from ._wire import AUTHENTICATE, STATUS, AuthenticateRequest, Rpc, StatusRequest
+from ._wire import (
+    AUTHENTICATE,
+    MEMBER_LIST,
+    STATUS,
+    AuthenticateRequest,
+    MemberListRequest,
+    Rpc,
+    StatusRequest,
+)
 
 _RequestT = TypeVar("_RequestT")
 _ResponseT = TypeVar("_ResponseT")
@@ -53,6 +64,8 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         password: of that user.
         resume_watches: whether a watch whose member fails goes on at another one, with nothing
             lost and nothing twice.
+        endpoint_policy: which of the addresses that members advertise may be dialled; with it,
+            members that join and leave are followed, without it `endpoints` are all there is.
         rng: source of randomness; a new one if None.
 
     Raises:
@@ -72,6 +85,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         user: str | None = None,
         password: str | None = None,
         resume_watches: bool = False,
+        endpoint_policy: EndpointPolicy | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._settings = Settings(
@@ -81,6 +95,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
             channels_per_member=channels_per_member,
             user=user,
             password=password,
+            endpoint_policy=endpoint_policy,
         )
         self._tokens = Tokens(user, password)
         self._authenticating = threading.Lock()
@@ -88,6 +103,10 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         self._links = Links(self._settings)
         self._streams: WeakSet[RoutedStream] = WeakSet()
         self._connectivity = Connectivity()
+        self._member_list = self.unary_unary(
+            MEMBER_LIST.path, MEMBER_LIST.serialize, MEMBER_LIST.parse
+        )
+        self._start_discovery(rng)
         self._start_routing(strategy, options=options, rng=rng)
 
     def __repr__(self) -> str:
@@ -159,7 +178,9 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         try_to_connect: bool | None = False,
     ) -> None:
         """Have `callback` told of the state of the best connection to any member."""
-        channels = [self._links.get(member).channels[0] for member in self._settings.members]
+        channels = [
+            self._links.get(str(member)).channels[0] for member in self._router.tracker.members
+        ]
         self._connectivity.subscribe(callback, channels, bool(try_to_connect))
 
     def unsubscribe(self, callback: Callable[[grpc.ChannelConnectivity], None]) -> None:
@@ -168,6 +189,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     def close(self) -> None:
         """Close every connection, for good; what is in flight is cancelled."""
+        self._links.is_closed = True  # first, or a request could have polls begin again
         self._stop_routing()
         self._links.close()
 
@@ -176,6 +198,11 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has been closed, for good."""
+        return self._links.is_closed
 
     # -- for the callables ------------------------------------------------------------------
 
@@ -246,7 +273,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
             status = self._ask(STATUS, StatusRequest(), name, timeout)
         except grpc.RpcError as error:
             raise self._refusal(error) from error
-        return self._status(status)
+        return self._status(member, status)
 
     def _authenticate(self, member: Endpoint, timeout: float | None) -> None:
         name = str(member)
@@ -264,6 +291,26 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         leader, reachable = self._router.tracker.leader, self._router.tracker.reachable
         for stream in list(self._streams):
             stream.follow(leader, reachable)
+        self._discover(member)
+
+    def _discover(self, polled: Endpoint) -> None:
+        """Ask for the members if it is time for that, and do without those that left."""
+        discovery = self._begin_discovery(polled)
+        if discovery is None:
+            return
+        before = discovery.members
+        try:
+            answer = self._member_list(MemberListRequest(), timeout=LIST_TIMEOUT)
+        except Exception as error:
+            discovery.failed(error)
+            return
+        has_changed = discovery.listed(answer, now=perf_counter())
+        # What was in use until now goes on until the next list, for calls may be in flight.
+        self._links.keep((*before, *discovery.members))
+        self._tokens.keep((*before, *discovery.members))
+        if has_changed:
+            self._update_members()
+        self._mark_learners(discovery)
 
     def _keep_polling(self) -> None:
         self._links.check()
