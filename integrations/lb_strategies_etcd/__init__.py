@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .aio_channel import AsyncRoutingChannel
     from .channel import RoutingChannel
+    from .clients import connect_aetcd, connect_etcd3, use_strategy
 
-__all__ = ["AsyncRoutingChannel", "RoutingChannel"]
+__all__ = [
+    "AsyncRoutingChannel",
+    "RoutingChannel",
+    "connect_aetcd",
+    "connect_etcd3",
+    "use_strategy",
+]
 
-_HOMES = {"AsyncRoutingChannel": ".aio_channel", "RoutingChannel": ".channel"}
+_HOMES = {
+    "AsyncRoutingChannel": ".aio_channel",
+    "RoutingChannel": ".channel",
+    "connect_aetcd": ".clients",
+    "connect_etcd3": ".clients",
+    "use_strategy": ".clients",
+}
 
 
 def __getattr__(name: str) -> object:
