@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> RunResult:
     scenario = SCENARIOS[arguments.scenario]
-    chosen: str = arguments.mode or ("both" if scenario.runs_both else "sync")
+    chosen: str = arguments.mode or ("both" if scenario.runs_both else scenario.mode)
     modes: tuple[Mode, ...] = ("sync", "asyncio")
     modes = tuple(mode for mode in modes if chosen in (mode, "both"))
     settings = Settings(
@@ -62,6 +62,11 @@ def _run(arguments: argparse.Namespace) -> RunResult:
         arrivals=arguments.arrivals,
         degraded=arguments.degraded,
         peers=arguments.peers,
+        members=arguments.members,
+        read_part=arguments.mix,
+        workers=arguments.workers,
+        client_rtt=arguments.client_rtt_ms,
+        peer_rtt=arguments.peer_rtt_ms,
     )
     with Steps() as steps:
         outcome = scenario.run(settings, steps)
@@ -70,11 +75,12 @@ def _run(arguments: argparse.Namespace) -> RunResult:
         "question": scenario.question,
         "mode": chosen,
         "seed": settings.seed,
-        "environment": environment(outcome.redis_server),
+        "environment": environment(outcome),
         "parameters": outcome.parameters,
         "contenders": outcome.contenders,
         "bars": outcome.bars,
         "tables": outcome.tables,
+        "plots": outcome.plots,
     }
 
 
@@ -89,7 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("scenario", choices=["list", *SCENARIOS], metavar="SCENARIO|list")
     parser.add_argument(
-        "--mode", choices=["sync", "asyncio", "both"], help="default: sync, in redis-soak both"
+        "--mode",
+        choices=["sync", "asyncio", "both"],
+        help="default: sync; in redis-soak both, in etcd's asyncio",
     )
     parser.add_argument("--seed", type=int, default=1, help="decides arrivals, jitter and order")
     parser.add_argument("--seconds", type=_positive, help="length of one measured slice")
@@ -101,6 +109,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="add other libraries' clients where installed (redis-degraded, asyncio)",
     )
+    etcd = parser.add_argument_group("etcd", "A cluster whose links all have a delay.")
+    etcd.add_argument("--members", type=int, choices=[3, 5])
+    etcd.add_argument("--mix", type=_mix, metavar="R/W", help="reads and writes: 80/20, 50/50")
+    etcd.add_argument("--workers", type=_count, help="of the closed loop")
+    etcd.add_argument("--client-rtt-ms", type=_milliseconds, help="default: 1")
+    etcd.add_argument("--peer-rtt-ms", type=_milliseconds, help="default: 2")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="default: a new folder")
@@ -113,6 +127,22 @@ def _positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value
+
+
+def _milliseconds(text: str) -> float:
+    """Return seconds."""
+    value = float(text)
+    if not 0 <= value < 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not 0 or more, and below 1000")
+    return value / 1000
+
+
+def _mix(text: str) -> float:
+    """Return the part that are reads."""
+    reads, _, writes = (part.strip() for part in text.partition("/"))
+    if not (reads.isdecimal() and writes.isdecimal() and int(reads) + int(writes) == 100):
+        raise argparse.ArgumentTypeError(f"{text} is not like 80/20: two parts of a hundred")
+    return int(reads) / 100
 
 
 def _count(text: str) -> int:

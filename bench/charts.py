@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import plotly.graph_objects as go
 import plotly.io
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
-from bench.record import ContenderResult, RunResult
+from bench.record import ContenderResult, Plot, RunResult
 
 COLUMNS = 3
 ROW_HEIGHT = 190
 SPREAD = "#8c959f"
 DEGRADED = "#cf222e"
+LIMITS = ("ideal", "limit")
 # Tick marks of the latency chart: the fraction of reads that were slower.
 TAILS = {0.5: "p50", 0.1: "p90", 0.01: "p99", 0.001: "p99.9", 0.0001: "p99.99"}
 
@@ -24,9 +25,12 @@ def charts(result: RunResult) -> str:
     """Return the charts as HTML with plotly's code inlined; empty when there is no data."""
     figures: list[tuple[str, Any]] = []
     if any(contender["curve"] for contender in result["contenders"]):
-        figures.append(("Latency of reads", latency_chart(result)))
+        figures.append(("Latency of reads", latency_chart(result, "curve")))
+    if any(contender.get("write_curve") for contender in result["contenders"]):
+        figures.append(("Latency of writes", latency_chart(result, "write_curve")))
     if any(contender["timeline"] for contender in result["contenders"]):
         figures.append(("Share of reads per endpoint over time", share_chart(result)))
+    figures += [(plot["title"], plot_chart(plot)) for plot in result.get("plots", [])]
     parts = [
         f"<h2>{title}</h2>"
         + plotly.io.to_html(
@@ -41,11 +45,11 @@ def charts(result: RunResult) -> str:
     return "\n".join(parts)
 
 
-def latency_chart(result: RunResult) -> Any:
+def latency_chart(result: RunResult, curve: Literal["curve", "write_curve"] = "curve") -> Any:
     """Return the distribution per contender, both axes logarithmic toward the slow end."""
     figure = go.Figure()
     for i, contender in enumerate(result["contenders"]):
-        points = [(ms, 1 - fraction) for ms, fraction in contender["curve"] if fraction < 1]
+        points = [(ms, 1 - fraction) for ms, fraction in contender.get(curve, []) if fraction < 1]
         figure.add_scatter(
             x=[slower for _, slower in points],
             y=[ms for ms, _ in points],
@@ -53,7 +57,7 @@ def latency_chart(result: RunResult) -> Any:
             name=contender["name"],
             line={
                 "color": qualitative.Dark24[i % len(qualitative.Dark24)],
-                "dash": "dot" if contender["name"] == "ideal" else "solid",
+                "dash": "dot" if contender["name"] in LIMITS else "solid",
                 "width": 2,
             },
             hovertemplate="%{y:.3f} ms<extra>%{fullData.name}</extra>",
@@ -67,6 +71,25 @@ def latency_chart(result: RunResult) -> Any:
     )
     figure.update_yaxes(type="log", title="latency, ms")
     figure.update_layout(template="plotly_white", height=480, hovermode="x unified")
+    return figure
+
+
+def plot_chart(plot: Plot) -> Any:
+    """Return one of a scenario's own plots."""
+    figure = go.Figure()
+    for i, line in enumerate(plot["lines"]):
+        figure.add_scatter(
+            x=[x for x, _ in line["points"]],
+            y=[y for _, y in line["points"]],
+            mode="lines+markers",
+            name=line["name"],
+            line={"color": qualitative.Dark24[i % len(qualitative.Dark24)], "width": 2},
+        )
+    ticks = sorted({x for line in plot["lines"] for x, _ in line["points"]})
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{x:g}" for x in ticks])
+    figure.update_xaxes(title=plot["x"])
+    figure.update_yaxes(title=plot["y"], rangemode="tozero")
+    figure.update_layout(template="plotly_white", height=360)
     return figure
 
 

@@ -39,6 +39,7 @@ class Sample:
         kind: Read or write.
         method: The client's method.
         error: Name of the exception's type; None after an answer.
+        endpoint: Who answered, where the answer tells.
     """
 
     at: float
@@ -47,6 +48,7 @@ class Sample:
     kind: Kind
     method: str
     error: str | None
+    endpoint: str = ""
 
 
 class Driver(Protocol):

@@ -51,10 +51,12 @@ class ContenderResult(TypedDict):
     write: LatencySummary
     by_method: dict[str, LatencySummary]
     share: dict[str, float]
+    write_share: NotRequired[dict[str, float]]
     degraded_share: NotRequired[float]
     round_p99_ms: list[float]
     late_p99_ms: float
     curve: list[tuple[float, float]]
+    write_curve: NotRequired[list[tuple[float, float]]]
     timeline: list[ShareAt]
     notes: dict[str, float]
 
@@ -76,6 +78,22 @@ class TextTable(TypedDict):
     rows: list[list[str]]
 
 
+class Line(TypedDict):
+    """One line of a plot."""
+
+    name: str
+    points: list[tuple[float, float]]
+
+
+class Plot(TypedDict):
+    """A plot of a scenario's own; the axis of x is logarithmic."""
+
+    title: str
+    x: str
+    y: str
+    lines: list[Line]
+
+
 class RunResult(TypedDict):
     """One invocation of one scenario: the whole JSON file."""
 
@@ -88,6 +106,7 @@ class RunResult(TypedDict):
     contenders: list[ContenderResult]
     bars: list[Bar]
     tables: NotRequired[list[TextTable]]
+    plots: NotRequired[list[Plot]]
 
 
 class Recorder:

@@ -42,7 +42,8 @@ th:first-child, td:first-child { text-align: left; }
 <p>$question</p>
 $results
 <p class="note">Latency of reads from their intended start, so a stall counts for everyone it would
-have met; failed operations included. Shares are the servers' own counters. Late: 99th percentile
+have met; failed operations included. Shares are the servers' own word: their counters, or the
+member that each reply of etcd's names. Late: 99th percentile
 of how late the load generator itself was.</p>
 $bars
 $charts

@@ -22,14 +22,17 @@ TEXTS = (ROOT / "README.md", ROOT / "docs" / "redis-py-design-note.md")
 PAGE = ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- results: begin (make results) -->", "<!-- results: end -->"
 HEADLINE = ("redis-degraded-sync", "redis-degraded-asyncio")
-BULKY = ("curve", "timeline")
+SERVERS = {"redis_server": "Redis", "etcd_server": "etcd"}
+VARIED = ("members", "mix")
+BULKY = ("curve", "write_curve", "timeline")
 
 
 def file(run: RunResult) -> Path:
-    """Store one run, named by scenario, mode and number of degraded endpoints."""
+    """Store one run, named by scenario, mode, number of degraded endpoints, and what is varied."""
     count = len(str(run["parameters"].get("degraded_endpoint", "")).split(", "))
     suffix = f"-{count}-slow" if count > 1 else ""
-    path = FOLDER / f"{run['scenario']}{suffix}-{run['mode']}.json"
+    variant = "".join(f"-{value}" for value in _variant(run).values()).replace("/", "-")
+    path = FOLDER / f"{run['scenario']}{suffix}{variant}-{run['mode']}.json"
     slim = json.loads(json.dumps(run))
     for contender in slim["contenders"]:
         for key in BULKY:
@@ -76,7 +79,8 @@ def page(paths: Iterable[Path]) -> str:
     ]
     for path in paths:
         run = load(path)
-        command = f"python -m bench {run['scenario']} --mode {run['mode']}"
+        options = "".join(f" --{name} {value}" for name, value in _variant(run).items())
+        command = f"python -m bench {run['scenario']} --mode {run['mode']}{options}"
         parts.append(
             f"## {path.stem}\n\n{run['question']}\n\n`{command}`. {_conditions(run)}\n\n"
             f"{markdown(run)}"
@@ -92,6 +96,11 @@ def renewed(text: str) -> str:
     return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
+def _variant(run: RunResult) -> dict[str, object]:
+    """Return the options by which runs of one scenario are told apart, if it has any."""
+    return {name: run["parameters"][name] for name in VARIED if name in run["parameters"]}
+
+
 def _named(run: RunResult, name: str) -> ContenderResult:
     return next(c for c in run["contenders"] if c["name"] == name)
 
@@ -102,7 +111,7 @@ def _conditions(run: RunResult) -> str:
         f"{parameters['rounds']} rounds" if "rounds" in parameters else "",
         f"{parameters['seconds_per_slice']:g} s each" if "seconds_per_slice" in parameters else "",
         f"seed {run['seed']}",
-        f"Redis {environment['redis_server']}",
+        *(f"{name} {environment[key]}" for key, name in SERVERS.items() if key in environment),
         f"Python {environment['python']}",
         f"{environment['cpus']} CPUs",
     ]

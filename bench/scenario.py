@@ -11,9 +11,10 @@ from platform import machine, python_implementation, python_version, system
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.contenders import Mode
-from bench.record import Bar, ContenderResult, TextTable
+from bench.record import Bar, ContenderResult, Plot, TextTable
 
 PACKAGES = ("redis", "hiredis", "uvloop", "lb-strategies", "valkey-glide", "coredis")
+ETCD_PACKAGES = ("grpcio", "protobuf", "uvloop", "lb-strategies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class Settings:
         arrivals: Operations per second of an open loop.
         degraded: Number of slow replicas.
         peers: Whether other libraries' clients compete too.
+        members: Of an etcd cluster.
+        read_part: Part of the operations that are reads, 0 .. 1.
+        workers: Workers of a closed loop.
+        client_rtt: Seconds that links add to a client's round trip.
+        peer_rtt: Seconds that links add to a round trip between members.
     """
 
     seed: int = 1
@@ -39,6 +45,11 @@ class Settings:
     arrivals: float | None = None
     degraded: int = 1
     peers: bool = False
+    members: int | None = None
+    read_part: float | None = None
+    workers: int | None = None
+    client_rtt: float | None = None
+    peer_rtt: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,8 @@ class Outcome:
     bars: list[Bar] = field(default_factory=list)
     tables: list[TextTable] = field(default_factory=list)
     redis_server: str = ""
+    etcd_server: str = ""
+    plots: list[Plot] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,14 @@ class Scenario:
         run: Measures; calls the second argument with what it does next.
         question: First line of the module's docstring.
         runs_both: Whether it can have both kinds of clients at once; it does unless told.
+        mode: Kind of its clients unless told.
     """
 
     name: str
     run: Callable[[Settings, Steps], Outcome]
     question: str
     runs_both: bool = False
+    mode: Mode = "sync"
 
 
 class Steps:
@@ -109,14 +124,18 @@ class Steps:
         self._progress.refresh()
 
 
-def environment(redis_server: str) -> dict[str, object]:
+def environment(outcome: Outcome) -> dict[str, object]:
     """Return what a reader needs to judge the numbers; nothing that names the machine."""
+    is_etcd = bool(outcome.etcd_server)
+    server = (
+        {"etcd_server": outcome.etcd_server} if is_etcd else {"redis_server": outcome.redis_server}
+    )
     return {
         "python": f"{python_implementation()} {python_version()}",
         "system": f"{system()} {machine()}",
         "cpus": cpu_count(),
-        "redis_server": redis_server,
-        "versions": dict(_versions(PACKAGES)),
+        **server,
+        "versions": dict(_versions(ETCD_PACKAGES if is_etcd else PACKAGES)),
     }
 
 

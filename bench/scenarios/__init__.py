@@ -6,6 +6,8 @@ from types import ModuleType
 
 from bench.scenario import Scenario
 from bench.scenarios import (
+    etcd_degraded,
+    etcd_steady,
     redis_degraded,
     redis_frozen,
     redis_healthy,
@@ -18,13 +20,22 @@ from bench.scenarios import (
 def _scenario(module: ModuleType) -> Scenario:
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     question = (module.__doc__ or "").strip().splitlines()[0]
-    return Scenario(name, module.run, question, runs_both=getattr(module, "RUNS_BOTH", False))
+    return Scenario(
+        name,
+        module.run,
+        question,
+        runs_both=getattr(module, "RUNS_BOTH", False),
+        mode=getattr(module, "MODE", "sync"),
+    )
 
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in map(
         _scenario,
-        [redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak],
+        [
+            *(redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak),
+            *(etcd_steady, etcd_degraded),
+        ],
     )
 }

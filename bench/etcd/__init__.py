@@ -1,0 +1,1 @@
+"""Load on an etcd cluster, the clients that compete there, and their numbers."""
