@@ -51,7 +51,7 @@ class Call:
 
     def sent_metadata(self, token: str | None) -> Metadata | None:
         """Return what goes along with it, to a member that gave `token`."""
-        added: Metadata = _LEADER_METADATA if self.asks_for_leader else ()
+        added: Metadata = LEADER_METADATA if self.asks_for_leader else ()
         if token is not None:
             added = ((_TOKEN, token), *added)
         if not self.metadata:
@@ -68,7 +68,7 @@ class Call:
 
 
 _LOCAL: Final = (OperationClass.STALE_READ, OperationClass.MEMBER)
-_LEADER_METADATA: Final[Metadata] = ((_HAS_LEADER, "true"),)
+LEADER_METADATA: Final[Metadata] = ((_HAS_LEADER, "true"),)
 
 
 def as_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from lb_strategies.consensus import (
     Send,
     drive_async,
 )
+from lb_strategies.consensus.plan import Step
 
 from ._call import Call
 from ._errors import failure_kind
@@ -38,26 +39,28 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         timeout: seconds in all; None for no end.
     """
 
+    # What most calls leave as it is costs nothing here.
+    _is_done = False
+    _is_cancelled = False
+    _callbacks: Sequence[Callable[[Any], None]] = ()
+    _value: Any = None
+    _error: BaseException | None = None
+    _inner: Any = None
+    """The present attempt, or the last one."""
+    _rest: asyncio.Task[None] | None = None
+    """Makes all attempts but the first, or all if there has to be a token before."""
+
     def __init__(self, channel: AsyncRoutingChannel, call: Call, timeout: float | None) -> None:
         self._channel = channel
         self._call = call
         self._deadline = None if timeout is None else perf_counter() + timeout
-        self._plan: Plan[Any] = channel.plan(call, timeout)
-        self._callbacks: list[Callable[[Any], None]] = []
-        self._is_done = False
-        self._is_cancelled = False
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._inner: Any = None
-        """The present attempt, or the last one."""
-        self._rest: asyncio.Task[None] | None = None
-        """Makes all attempts but the first, or all if there has to be a token before."""
-        step = next(self._plan)
+        self._plan = plan = channel.plan(call, timeout)
+        self._first = step = next(plan)
         assert isinstance(step, Send)
-        self._first = step
-        if channel.can_begin(str(step.endpoint)):
-            self._inner = channel.begin(call, str(step.endpoint), step.timeout)
-            self._inner.add_done_callback(self._answered)
+        member = str(step.endpoint)
+        if channel.can_begin(member):
+            self._inner = inner = channel.begin(call, member, step.timeout)
+            inner.add_done_callback(self._answered)
         else:
             self._rest = channel.spawn(self._go_on(step, None))
 
@@ -89,7 +92,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
             self._error = error
         self._end()
 
-    async def _go_on(self, step: Send, begun: Any | None) -> None:
+    async def _go_on(self, step: Step, begun: Any | None) -> None:
         """Do all that is left, from `step` on, which may have `begun`."""
 
         async def send(step: Send) -> Reply[Any] | Failure:
@@ -127,7 +130,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
 
     def _end(self) -> None:
         self._is_done = True
-        callbacks, self._callbacks = self._callbacks, []
+        callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)
 
@@ -190,7 +193,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         if self._is_done:
             callback(self)
         else:
-            self._callbacks.append(callback)
+            self._callbacks = (*self._callbacks, callback)
 
     async def wait_for_connection(self) -> None:
         """Wait for the end; raise what awaiting it raises."""
@@ -233,11 +236,11 @@ def _at_once(result: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("a call whose end was announced has no status")
 
 
-def _started(plan: Plan[Any], step: Send) -> Plan[Any]:
+def _started(plan: Plan[Any], step: Step) -> Plan[Any]:
     """Return `plan`, which has yielded `step`, as one that has not begun."""
     try:
         while True:
-            step = plan.send((yield step))  # type: ignore[assignment]
+            step = plan.send((yield step))
     except StopIteration as stop:
         return stop.value
     finally:

@@ -22,7 +22,7 @@ from lb_strategies import (
 from lb_strategies.membership import Endpoint
 
 from ._auth import Tokens
-from ._call import Call
+from ._call import LEADER_METADATA, Call
 from ._connectivity import best
 from ._discovery import LIST_TIMEOUT
 from ._links import Link
@@ -52,6 +52,8 @@ _ResponseT = TypeVar("_ResponseT")
 _StreamT = TypeVar("_StreamT", bound=AsyncRoutedStream)
 
 _UNSET: Final = object()
+_LEADER_METADATA: Final = grpc.aio.Metadata(*LEADER_METADATA)
+"""What most calls have, in the form that gRPC would make of it each time."""
 
 
 class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc.aio.Channel):
@@ -250,11 +252,12 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
     ) -> Any:
         """Send `call` to `member` and return gRPC's own call; `message` in the place of its own."""
         stub: Any = call.stub
+        metadata = call.sent_metadata(self._tokens.get(member))
         return stub.on(member)(
             call.message if message is _UNSET else message,
             timeout=timeout,
-            metadata=call.sent_metadata(self._tokens.get(member)),
-            credentials=self._call_credentials(call, member),
+            metadata=_LEADER_METADATA if metadata is LEADER_METADATA else metadata,
+            credentials=None if call.credentials is None else self._call_credentials(call, member),
             compression=call.compression,
         )
 
