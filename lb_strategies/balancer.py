@@ -110,7 +110,7 @@ class LoadBalancer:
             probe = assessment.probe
             if probe is not None and probe.endpoint not in exclude:
                 return probe.endpoint
-            if other and _is_unusable(group, assessment.panic, exclude):
+            if other and _falls_back(group, assessment.panic, exclude, other):
                 group = self._members.look_up(other)
                 assessment = self._health.assess(group, now)
             return self._select(group, assessment.pool, now, exclude).endpoint
@@ -140,7 +140,8 @@ class LoadBalancer:
             exclude: endpoints to avoid, such as those a retry has tried; ignored if nothing
                 else is left.
             fallback: candidates to choose from instead while every one of `candidates` is
-                ejected or excluded; may be empty.
+                ejected or excluded; may be empty. An ejected candidate is asked before one of
+                these a second time.
             probes: whether this request may be the one that tries an endpoint again; not if
                 how long it takes says nothing, or if it must not fail.
 
@@ -205,7 +206,7 @@ class LoadBalancer:
                 probe.probes += 1
                 state = probe
             else:
-                if other and _is_unusable(group, group.panic, exclude):
+                if other and _falls_back(group, group.panic, exclude, other):
                     group = self._members.group(other, other is fallback)
                     if not group.checked_at <= now < group.check_at:
                         self._check(group, now)
@@ -378,11 +379,17 @@ class LoadBalancer:
             state.forget_requests()
 
 
-def _is_unusable(group: Group, panic: bool, exclude: Collection[Endpoint]) -> bool:
-    return panic or (
-        bool(exclude)
-        and all(s.ejected_for is not None or s.endpoint in exclude for s in group.states)
-    )
+def _falls_back(
+    group: Group, panic: bool, exclude: Collection[Endpoint], fallback: Collection[Endpoint]
+) -> bool:
+    """Whether to choose from the fallback: nobody of the group is fit for it."""
+    if not exclude:
+        return panic
+    left = [s for s in group.states if s.endpoint not in exclude]
+    if not panic and any(s.ejected_for is None for s in left):
+        return False
+    # One that is ejected, rather than one that was asked before.
+    return not left or any(endpoint not in exclude for endpoint in fallback)
 
 
 def _checked(

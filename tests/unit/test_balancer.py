@@ -273,6 +273,20 @@ def test_the_fallback_serves_while_no_candidate_can(fallback: Sequence[str]) -> 
     assert target.acquire(AB, now=now, fallback=fallback).is_probe
 
 
+@pytest.mark.parametrize("sick", ["b", "ab"])
+def test_a_retry_asks_an_ejected_candidate_rather_than_the_fallback_again(sick: str) -> None:
+    """Who retries until everyone was asked would ask the fallback for ever."""
+    target = balancer()
+    now = answer(target, AB, now=0.0)
+    look(target, AB, now=now)
+    for endpoint in sick:
+        fail(target, endpoint, now=now)
+    tried, everyone = ("a", "p"), ("a", "b", "p")
+    assert target.choose(AB, now=now, exclude=tried, fallback=("p",)) == "b"
+    assert target.acquire(AB, now=now, exclude=tried, fallback=("p",)).endpoint == "b"
+    assert target.choose(AB, now=now, exclude=everyone, fallback=("p",)) == "p"
+
+
 def test_a_fallback_of_one_does_not_take_its_endpoint_out_of_comparisons() -> None:
     target = balancer()
     now = answer(target, ("p", *AB), now=0.0)
