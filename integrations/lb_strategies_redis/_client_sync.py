@@ -128,7 +128,13 @@ def client_class(base: Any) -> Any:
     class Client(*mixin, command_class(base)):  # type: ignore[misc]  # a dynamic base
         def on_connect(self, connection: Any) -> None:
             watch_replies(connection, self.nodes_manager)  # hiredis asks only once, on connecting
-            base.on_connect(self, connection)
+            try:
+                base.on_connect(self, connection)
+            except BaseException:
+                # Interrupted between sending and reading, it would go back to its pool, and who
+                # uses it next would take the reply to HELLO for its own.
+                connection.disconnect()
+                raise
             watch_replies(connection, self.nodes_manager)  # RESP3 brings a parser of its own
             connected()
 
