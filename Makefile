@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+# Tests with real servers mostly wait: four processes keep two cores busy.
+SPREAD := --numprocesses=4 --dist=worksteal
 
 .PHONY: demo test setup servers newest fmt lint types unit integration upstream versions wheel bench \
 	results check clean
@@ -64,7 +66,7 @@ newest: servers
 		&& rm etcd-server_*.deb; }
 
 integration: newest
-	$(PY) -m pytest tests/integration
+	$(PY) -m pytest tests/integration $(SPREAD)
 
 # redis-py's own cluster tests with our classes in the place of theirs; REDIS_PY=path names a
 # checkout of the installed version, else its source distribution is downloaded.
@@ -75,11 +77,11 @@ upstream: newest
 # The Redis tests with every client version that is supported, each in an environment of its own;
 # `make versions VERSIONS="redis-5.3 redis-8.1 valkey-6.2"` runs some.
 versions: newest
-	$(PY) -m tests.versions $(VERSIONS)
+	$(PY) -m tests.versions $(SPREAD) $(VERSIONS)
 
 # Build, install alone elsewhere, and run the unit tests against what was installed.
 wheel: setup
-	rm -rf build dist && mkdir -p build/elsewhere
+	rm -rf build/elsewhere build/venv dist && mkdir -p build/elsewhere
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(PY) -c 'import pathlib, zipfile; [whl] = pathlib.Path("dist").glob("*.whl"); \
 		names = {n.split("/")[0] for n in zipfile.ZipFile(whl).namelist()}; \

