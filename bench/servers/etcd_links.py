@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, median, quantiles
 from types import TracebackType
 from typing import Self
 
 from bench.proxy import Link, ProxyProcess
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """How long a link really held messages back in one direction, in seconds."""
-
-    mean: float
-    median: float
-    p99: float
-    count: int
+from bench.servers.links import Delay, delay_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +50,10 @@ class MemberLinks:
         """Return how long they really held messages back."""
         of_clients, of_peers = self.client.stats(), self.peer.stats()
         return DelaysGiven(
-            client_request=_delay(of_clients["request_delays"]),
-            client_reply=_delay(of_clients["delays"]),
-            peer_request=_delay(of_peers["request_delays"]),
-            peer_reply=_delay(of_peers["delays"]),
+            client_request=delay_of(of_clients["request_delays"]),
+            client_reply=delay_of(of_clients["delays"]),
+            peer_request=delay_of(of_peers["request_delays"]),
+            peer_reply=delay_of(of_peers["delays"]),
         )
 
 
@@ -135,20 +125,6 @@ class Network:
         traceback: TracebackType | None,
     ) -> None:
         self._proxies.close()
-
-
-def mean_delay(delays: Iterable[Delay]) -> float:
-    """Return the mean of all messages in seconds; 0 if there were none."""
-    known = list(delays)
-    count = sum(delay.count for delay in known)
-    return sum(delay.mean * delay.count for delay in known) / max(count, 1)
-
-
-def _delay(given: Sequence[float]) -> Delay:
-    if len(given) < 2:
-        only = given[0] if given else 0.0
-        return Delay(only, only, only, len(given))
-    return Delay(fmean(given), median(given), quantiles(given, n=100)[98], len(given))
 
 
 def _delay_by(link: Link, rtt: float, more: float, jitter: float) -> None:

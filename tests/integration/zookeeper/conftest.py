@@ -1,0 +1,75 @@
+"""Ensembles: one for the whole session, and new ones for tests that no repair would undo.
+
+``zookeeper`` is for most tests, also for those that pause or kill servers, which the next one
+finds repaired; ``fresh_zookeeper`` for those that must not see, or leave, epochs and sessions of
+others; ``start_zookeeper(**options)`` for any other ensemble, see ``bench.servers.zookeeper``.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import FrameType
+from typing import Protocol
+
+import pytest
+
+from bench.servers.zookeeper import ZooKeeperServers
+
+LIMIT = 60
+"""Seconds that a test may take, its own ensemble's start not counted."""
+
+
+@pytest.fixture(autouse=True)
+def _bounded_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that hangs."""
+
+    def fail(number: int, frame: FrameType | None) -> None:
+        pytest.fail(f"took longer than {seconds} s")
+
+    marker = request.node.get_closest_marker("integration")
+    seconds = (marker.kwargs.get("limit") if marker else None) or LIMIT
+    previous = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+class Starter(Protocol):
+    def __call__(self, **options: object) -> ZooKeeperServers: ...
+
+
+@pytest.fixture(scope="session")
+def _zookeeper() -> Iterator[ZooKeeperServers]:
+    with ZooKeeperServers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def zookeeper(_zookeeper: ZooKeeperServers) -> ZooKeeperServers:
+    """Three servers that are well and have no nodes."""
+    _zookeeper.repair()
+    _zookeeper.clear()
+    return _zookeeper
+
+
+@pytest.fixture
+def fresh_zookeeper() -> Iterator[ZooKeeperServers]:
+    """Three servers, of this test alone."""
+    with ZooKeeperServers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def start_zookeeper() -> Iterator[Starter]:
+    """Start ensembles as the test wants them; they are stopped at its end."""
+    with ExitStack() as stack:
+
+        def start(**options: object) -> ZooKeeperServers:
+            return stack.enter_context(ZooKeeperServers(**options))  # type: ignore[arg-type]
+
+        yield start
