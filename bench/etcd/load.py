@@ -1,7 +1,7 @@
 """A closed loop of many workers on one client of etcd, sync or asyncio.
 
-Each worker asks, waits for the answer or the error, and asks again, as the paper's do. A load is
-bounded by its time, and each call by its time-out.
+Each worker asks, waits for the answer, and asks again, as the paper's do; after an error it rests
+for a moment. A load is bounded by its time, and each call by its time-out.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from bench.etcd.contenders import Client, Contender, Place, open_client
 from bench.etcd.workload import Request, Workload
 from bench.load import Sample, undisturbed
 
+# Seconds that a worker rests after an error: who fails at once would otherwise do nothing but fail.
+REST = 0.05
 # Seconds that a load may run on after its time-outs before it is abandoned.
 GRACE = 30.0
 
@@ -132,6 +134,8 @@ class AsyncioEtcdDriver:
             except grpc.RpcError as failure:
                 error = code_of(failure)
             records.append((started, clock(), request, member, error))
+            if error is not None:
+                await asyncio.sleep(REST)
 
 
 class SyncEtcdDriver:
@@ -185,6 +189,8 @@ class SyncEtcdDriver:
             except grpc.RpcError as failure:
                 error = code_of(failure)
             records.append((started, clock(), request, member, error))
+            if error is not None:
+                time.sleep(REST)
 
 
 def open_driver(

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from bench.etcd.load import Measured
 from bench.load import Sample
@@ -113,6 +113,7 @@ class Trials:
             notes["write_p99_ms"] = round(self.mean("write_p99") * 1e3, 3)
         notes["client_cpu"] = round(self.mean("cpu"), 2)
         result = self.recorder.result(degraded=sorted(self.degraded))
+        result["throughput_per_s"] = round(self.mean("throughput"), 1)
         writes = answered(self.samples, kind="write")
         result["write_share"] = {
             name: count / max(writes.total(), 1) for name, count in sorted(writes.items())
@@ -162,8 +163,8 @@ def table_of_trials(contenders: Iterable[Trials]) -> TextTable:
         row = [trials.name]
         for figure, (_, scale) in FIGURES.items():
             values = [value * scale for value in trials.values(figure)]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            row.append(f"{_number(statistics.fmean(values))} +- {_number(spread)}")
+            spread = f" +- {_number(statistics.stdev(values))}" if len(values) > 1 else ""
+            row.append(f"{_number(statistics.fmean(values))}{spread}")
         rows.append(row)
     return {"title": "mean and standard deviation over the trials", "rows": rows}
 
@@ -202,10 +203,10 @@ def table_of_errors(contenders: Iterable[Trials]) -> TextTable:
         for (kind, error), starts in sorted(failed.items()):
             times = [f"{min(starts):.2f}", f"{max(starts):.2f}"]
             rows.append([trials.name, kind, error, str(len(starts)), *times])
-    return {"title": "errors, by when the failed calls had started", "rows": rows}
+    return {"title": "errors, by when in the slice the failed calls had started", "rows": rows}
 
 
-def results(contenders: Mapping[str, Trials]) -> list[ContenderResult]:
+def results(contenders: Mapping[Any, Trials]) -> list[ContenderResult]:
     """Return the numbers of all."""
     return [trials.result() for trials in contenders.values()]
 

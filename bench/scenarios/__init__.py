@@ -7,7 +7,11 @@ from types import ModuleType
 from bench.scenario import Scenario
 from bench.scenarios import (
     etcd_degraded,
+    etcd_election,
+    etcd_paused,
+    etcd_read_sizes,
     etcd_steady,
+    etcd_sweep,
     redis_degraded,
     redis_frozen,
     redis_healthy,
@@ -35,7 +39,7 @@ SCENARIOS: dict[str, Scenario] = {
         _scenario,
         [
             *(redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak),
-            *(etcd_steady, etcd_degraded),
+            *(etcd_steady, etcd_degraded, etcd_paused, etcd_election, etcd_read_sizes, etcd_sweep),
         ],
     )
 }

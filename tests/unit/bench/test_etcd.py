@@ -1,8 +1,12 @@
+import math
 import random
+from pathlib import Path
 
 import pytest
 
+from bench import results as bench_results
 from bench.__main__ import main
+from bench.etcd.faults import aftermath, table_of_faults
 from bench.etcd.load import Measured
 from bench.etcd.messages import PutRequest, RangeRequest, RangeResponse
 from bench.etcd.trials import (
@@ -16,6 +20,10 @@ from bench.etcd.trials import (
 )
 from bench.etcd.workload import KEYS, VALUE_SIZE, mixed, ranges
 from bench.load import Sample
+from bench.record import RunResult
+from bench.report import page
+from bench.scenario import Outcome, environment
+from bench.servers.quota import CpuQuota
 from bench.workload import Kind
 
 
@@ -119,7 +127,75 @@ def test_tables_have_a_row_per_contender_and_per_kind_of_error() -> None:
     assert shares[1] == ["ours", "100.0%", "0.0%", "-", "-"]
     title, row = table_of_trials([made])["rows"]
     assert len(title) == len(row)
-    assert row[1] == "0.50 +- 0.00"
+    assert row[1] == "0.50"
+
+
+def test_the_aftermath_counts_from_the_fault_and_from_the_new_leader() -> None:
+    seen = aftermath(
+        [
+            sample(0.1, 10, error="UNAVAILABLE"),  # long over
+            sample(0.9, 500, error="DEADLINE_EXCEEDED"),  # on its way when it happened
+            sample(1.5, 100, "write", error="UNAVAILABLE"),
+            sample(1.8, 50, "write"),  # acknowledged before the election was seen
+            sample(2.4, 300, "write"),
+            sample(2.5, 100, error="UNAVAILABLE"),
+        ],
+        1.0,
+        2.2,
+    )
+    assert (seen.read_errors, seen.write_errors) == (2, 1)
+    assert seen.last_read_error == pytest.approx(1.5)
+    assert seen.last_write_error == pytest.approx(0.5)
+    assert seen.elected == pytest.approx(1.2)
+    assert seen.writes_resumed == pytest.approx(0.5)
+    assert seen.last_error_since == pytest.approx(0.3)
+
+
+def test_the_aftermath_of_a_followers_fault_knows_no_election() -> None:
+    seen = aftermath([sample(0.5, 1, "write"), sample(2, 100, "write")], 1.0, None)
+    assert seen.elected is None
+    assert seen.writes_resumed == pytest.approx(1.1)
+    assert seen.read_errors == seen.last_error_since == 0
+
+
+def test_writes_that_never_go_on_are_told_so() -> None:
+    seen = aftermath([sample(0.5, 1, "write")], 1.0, math.inf)
+    assert seen.writes_resumed == math.inf
+    (_, row) = table_of_faults("a fault", {"ours": [seen], "idle": []})["rows"]
+    assert row == ["ours", "0", "0", "0.00", "0.00", "inf", "never"]
+
+
+def test_a_run_is_filed_by_what_is_varied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_results, "FOLDER", tmp_path)
+    run: RunResult = {
+        "scenario": "etcd-steady",
+        "question": "Is it?",
+        "mode": "asyncio",
+        "seed": 1,
+        "environment": environment(Outcome({}, [], etcd_server="3.5.1")),
+        "parameters": {"members": 5, "mix": "50/50"},
+        "contenders": [trials("ours", [sample(0, 1)]).result()],
+        "bars": [],
+        "plots": [
+            {
+                "title": "Throughput",
+                "x": "workers",
+                "y": "per second",
+                "lines": [{"name": "ours", "points": [(128.0, 4.0), (256.0, 8.0)]}],
+            }
+        ],
+    }
+    path = bench_results.file(run)
+    assert path.name == "etcd-steady-5-50-50-asyncio.json"
+    shown = bench_results.page([path])
+    assert "python -m bench etcd-steady --mode asyncio --members 5 --mix 50/50" in shown
+    assert "etcd 3.5.1" in shown
+    assert "Throughput" in page(run)
+
+
+def test_a_quota_below_what_linux_can_do_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"at least 0\.1"):
+        CpuQuota("test", 0.05)
 
 
 @pytest.mark.parametrize(
