@@ -13,6 +13,7 @@ from lb_strategies import FailureKind, OperationClass
 from lb_strategies.membership import Endpoint
 
 from ._call import Call
+from ._requests_aio import AsyncRequests
 from ._resumption import Resumption
 from ._streams import MemberLostError
 
@@ -35,89 +36,6 @@ class AsyncMemberLostError(MemberLostError, grpc.aio.AioRpcError):
         return f"AsyncMemberLostError({self._member!r})"
 
 
-class Requests:
-    """The caller's requests, for one stream after the other.
-
-    Whichever stream is open gets what comes, and none keeps what it could not send. No more than
-    one request waits here.
-
-    Args:
-        sent: is told of each request that a stream takes.
-    """
-
-    def __init__(self, sent: Callable[[object], None]) -> None:
-        self._sent = sent
-        self._waiting: list[object] = []
-        self._changed = asyncio.Event()
-        self._stream = 0
-        self._is_taken = False
-        """Whether the present stream takes requests."""
-        self.has_ended = False
-        self._failure: BaseException | None = None
-
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def read(self, source: AsyncIterable[object] | Iterable[object]) -> None:
-        """Take the requests of `source` until it ends."""
-        try:
-            if isinstance(source, AsyncIterable):
-                async for request in source:
-                    await self.put(request, wait=True)
-            else:
-                for request in source:
-                    await self.put(request, wait=True)
-        except Exception as error:
-            self._failure = error  # gRPC gives the call up, as it does for a plain stream
-        self.end()
-
-    async def put(self, request: object, *, wait: bool = False) -> None:
-        """Hand `request` on; return when a stream has taken it.
-
-        Args:
-            request: the caller's.
-            wait: whether to wait for the next stream too, if the present one has failed.
-        """
-        self._waiting.append(request)
-        self._tell()
-        while (self._is_taken or wait) and self._waiting and not self.has_ended:
-            await self._changed.wait()
-
-    def end(self) -> None:
-        """Let every stream end its requests once it has sent what is there."""
-        self.has_ended = True
-        self._tell()
-
-    def feed(self, first: list[object]) -> AsyncIterator[object]:
-        """Return the requests of a new stream; those of the one before end."""
-        self._stream += 1
-        self._is_taken = True
-        self._tell()
-        return self._feed(first, self._stream)
-
-    async def _feed(self, first: list[object], mine: int) -> AsyncIterator[object]:
-        for request in first:
-            yield request
-        while mine == self._stream:
-            if self._waiting:
-                request = self._waiting.pop(0)
-                self._sent(request)
-                self._tell()
-                yield request
-            elif self._failure is not None:
-                raise self._failure
-            elif self.has_ended:
-                return
-            else:
-                await self._changed.wait()
-
-    def lose(self) -> None:
-        """Take in that the present stream takes nothing any more."""
-        self._is_taken = False
-        self._tell()
-
-
 class AsyncRoutedStream:
     """The responses of one method, from one member after another.
 
@@ -127,7 +45,7 @@ class AsyncRoutedStream:
         timeout: seconds in all; None for no end.
     """
 
-    _requests: Requests | None = None
+    _requests: AsyncRequests | None = None
 
     def __init__(self, channel: AsyncRoutingChannel, call: Call, timeout: float | None) -> None:
         self._channel = channel
@@ -143,6 +61,8 @@ class AsyncRoutedStream:
         self._tried: tuple[str, ...] = ()
         self._failing_since: float | None = None
         self._pauses = 0
+        # A watch with an old token does not fail, it is cancelled for want of permission.
+        self._needs_token = call.operation.kind is OperationClass.STICKY_STREAM
         self.member = ""
         """Who serves it now."""
         self._inner: Any = None
@@ -158,15 +78,15 @@ class AsyncRoutedStream:
         self.member = self._channel.assign(self._call, self._tried)
         self._lost = None
         self._inner = None
-        if self._channel.authenticates:
+        if self._channel.has_to_authenticate(self.member, anew=self._needs_token):
             self._opening = self._channel.spawn(self._open_with_token(first))
         else:
             self._connect(first)
 
     async def _open_with_token(self, first: list[object]) -> None:
-        # A watch with an old token does not fail, it is cancelled for want of permission.
+        left, limit = self.time_remaining(), self._channel.retry_for
         try:
-            await self._channel.authenticate(self.member, self.time_remaining())
+            await self._channel.authenticate(self.member, limit if left is None else left)
             self._connect(first)
         except Exception as error:
             self._inner = _NotOpened(error)
@@ -180,7 +100,7 @@ class AsyncRoutedStream:
     def _ended(self, inner: Any) -> None:
         if inner is self._inner:
             if self._requests is not None:
-                self._requests.lose()
+                self._requests.detach()
             if self._is_cancelled:
                 self._finish(asyncio.CancelledError())
 
@@ -250,13 +170,23 @@ class AsyncRoutedStream:
         """Open the stream on another member, or raise `error`."""
         member, call = self.member, self._call
         kind = FailureKind.INTERRUPTED if self._lost else call.failure_kind(error)
-        self._channel.stream_failed(call, member, kind)
+        if isinstance(self._inner, _NotOpened) and kind is not FailureKind.ANSWER:
+            kind = FailureKind.UNREACHABLE
+        if self._requests is not None:
+            self._requests.detach()  # or a request could go to the stream that has failed
+        if not self._lost:  # what this client has cut itself says nothing new of the member
+            self._channel.stream_failed(call, member, kind)
         first = self._resumption.reopen(kind)
+        if kind is FailureKind.UNAUTHENTICATED:
+            self._needs_token = True
+            first = first if self._channel.authenticates else None
         now = monotonic()
         if self._failing_since is None:
             self._failing_since = now
         give_up = self._failing_since + self._channel.retry_for
-        if first is None or now >= (give_up if self._deadline is None else self._deadline):
+        if self._deadline is not None:
+            give_up = min(give_up, self._deadline)
+        if first is None or now >= give_up:
             self._finish(error)
             raise error
         self._tried = (*self._tried, member)
@@ -370,7 +300,7 @@ class AsyncRoutedStreamStreamCall(AsyncRoutedStream, grpc.aio.StreamStreamCall):
         requests: the caller's; None if they come by `write`.
     """
 
-    _requests: Requests
+    _requests: AsyncRequests
 
     def __init__(
         self,
@@ -383,7 +313,7 @@ class AsyncRoutedStreamStreamCall(AsyncRoutedStream, grpc.aio.StreamStreamCall):
         super().__init__(channel, call, timeout)
 
     def _begin(self) -> None:
-        self._requests = Requests(self._resumption.sent)
+        self._requests = AsyncRequests(self._resumption.sent)
         self._reader: asyncio.Task[None] | None = None
         if self._source is not None:
             self._reader = self._channel.spawn(self._requests.read(self._source))

@@ -279,6 +279,10 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         """Whether this channel has a user of its own."""
         return self._tokens.user is not None
 
+    def has_to_authenticate(self, member: str, *, anew: bool) -> bool:
+        """Whether a token has to be got from `member` first, even if there is one if `anew`."""
+        return self._tokens.is_missing(member) or (anew and self.authenticates)
+
     async def prepare(self, member: str, timeout: float | None) -> None:
         """See to it that there is a token for `member`, if one is needed."""
         if self._tokens.is_missing(member):
