@@ -156,7 +156,6 @@ def test_a_call_can_be_cancelled(fresh_etcd: EtcdServers, connect: Connect) -> N
     assert started.done()
     assert not started.cancel()
     assert in_flight(driver) == 0
-    leader.resume()
 
 
 def test_a_learner_is_not_asked(fresh_etcd: EtcdServers, connect: Connect) -> None:
