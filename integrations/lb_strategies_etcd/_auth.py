@@ -38,6 +38,11 @@ class Tokens:
             if member not in members:
                 self._tokens.pop(member, None)
 
+    def forget(self, member: str) -> bool:
+        """Do not use the token of `member` again; return whether there can be another one."""
+        self._tokens.pop(member, None)
+        return self.user is not None
+
     def is_missing(self, member: str) -> bool:
         """Whether `member` has to be asked for one before anything else is sent there."""
         return self.user is not None and member not in self._tokens

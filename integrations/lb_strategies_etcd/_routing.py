@@ -16,6 +16,8 @@ from lb_strategies.membership import Endpoint
 from ._auth import Tokens
 from ._call import Call
 from ._discovery import Discovery
+from ._links import Links
+from ._links_aio import AsyncLinks
 from ._settings import Settings
 from ._wire import MemberStatus as Status
 from ._wire import read_header
@@ -32,6 +34,7 @@ class Routing:
     _router: ConsensusRouter
     _settings: Settings
     _tokens: Tokens
+    _links: Links | AsyncLinks
     _discovery: Discovery | None
 
     def _keep_polling(self) -> None:
@@ -62,9 +65,12 @@ class Routing:
         self._keep_polling()
         return str(self._router.assign(call.operation, now=perf_counter(), exclude=tried))
 
-    def stream_failed(self, call: Call, member: str, kind: FailureKind) -> None:
-        """Take in how a stream ended, for the leadership."""
+    def stream_failed(self, call: Call, member: str, kind: FailureKind) -> bool:
+        """Take in how a stream ended; return whether there is any use in opening it again."""
         self._router.stream_failed(member, call.operation, kind)
+        if kind is FailureKind.UNAUTHENTICATED:
+            return self._tokens.forget(member)
+        return not self._links.is_closed
 
     def term_of(self, response: object) -> tuple[int | None, int | None]:
         """Return the term and the hint at the leader in the header of a response."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,6 +14,7 @@ from lb_strategies import FailureKind, OperationClass
 from lb_strategies.membership import Endpoint
 
 from ._call import Call
+from ._requests import Requests
 from ._resumption import Resumption
 
 if TYPE_CHECKING:
@@ -39,73 +40,50 @@ class MemberLostError(grpc.RpcError):
         return self.details()
 
 
-class Requests:
-    """The caller's requests, for one stream after the other.
+class OpenStreams:
+    """The streams of a channel, each of which lives only as long as its caller holds it."""
 
-    A thread of its own reads the caller's iterator, which may block for ever: whichever stream is
-    open gets what comes, and none keeps what it could not send.
+    def __init__(self) -> None:
+        self._streams: weakref.WeakSet[RoutedStream] = weakref.WeakSet()
+        self._lock = threading.Lock()
 
-    Args:
-        source: the caller's iterator.
-        sent: is told of each request that a stream takes.
-    """
+    def add(self, stream: RoutedStream) -> None:
+        """Let it hear of the members from now on."""
+        with self._lock:
+            self._streams.add(stream)
 
-    def __init__(self, source: Iterator[object], sent: Callable[[object], None]) -> None:
-        self._waiting: deque[object] = deque()
-        self._changed = threading.Condition()
-        self._sent = sent
-        self._stream = 0
-        self._has_ended = False
-        self._failure: BaseException | None = None
-        threading.Thread(
-            target=self._read, args=(source,), name="lb-stream-requests", daemon=True
-        ).start()
+    def follow(self, leader: Endpoint | None, answering: Collection[Endpoint]) -> None:
+        """Tell each of the leader and of the members that answer polls."""
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.follow(leader, answering)
 
-    def _read(self, source: Iterator[object]) -> None:
-        try:
-            for request in source:
-                with self._changed:
-                    if self._has_ended:
-                        return
-                    self._waiting.append(request)
-                    self._changed.notify_all()
-        except BaseException as error:
-            self._failure = error  # gRPC reports it, as it does for a plain stream
-        self.end()
 
-    def end(self) -> None:
-        """Let every stream end its requests once it has sent what is there."""
-        with self._changed:
-            self._has_ended = True
-            self._changed.notify_all()
+class _Shared:
+    """A resumption that both ends of a stream use, each in a thread of its own."""
 
-    def feed(self, first: list[object]) -> Iterator[object]:
-        """Return the requests of a new stream; those of the one before end."""
-        with self._changed:
-            self._stream += 1
-            mine = self._stream
-            self._changed.notify_all()
-        return self._feed(first, mine)
+    def __init__(self, resumption: Resumption) -> None:
+        self._resumption = resumption
+        self._lock = threading.Lock()
 
-    def _feed(self, first: list[object], mine: int) -> Iterator[object]:
-        yield from first
-        while True:
-            with self._changed:
-                while not self._waiting and not self._has_ended and mine == self._stream:
-                    self._changed.wait()
-                if mine != self._stream:
-                    return
-                if not self._waiting:
-                    if self._failure is not None:
-                        raise self._failure
-                    return
-                request = self._waiting.popleft()
-                self._sent(request)
-            yield request
+    def sent(self, request: object) -> None:
+        with self._lock:
+            self._resumption.sent(request)
+
+    def received(self, response: object) -> object | None:
+        with self._lock:
+            return self._resumption.received(response)
+
+    def reopen(self, kind: FailureKind) -> list[object] | None:
+        with self._lock:
+            return self._resumption.reopen(kind)
 
 
 class RoutedStream(grpc.Call):
     """An iterator over the responses of one method, from one member after another.
+
+    It is opened on another member by whoever reads it. One thread may read it; any may cancel it.
 
     Args:
         channel: the routing channel.
@@ -113,7 +91,12 @@ class RoutedStream(grpc.Call):
         resumption: what to do when the member fails.
         timeout: seconds in all; None for no end.
         requests: the caller's, for a method that takes a stream of them.
+
+    Raises:
+        grpc.RpcError: no member could be asked for a token.
     """
+
+    _requests: Requests | None = None
 
     def __init__(
         self,
@@ -123,15 +106,20 @@ class RoutedStream(grpc.Call):
         timeout: float | None,
         requests: Iterator[object] | None,
     ) -> None:
+        self._inner: Any = None
         self._channel = channel
         self._call = call
-        self._resumption = resumption
+        self._resumption = _Shared(resumption)
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._requests = None if requests is None else Requests(requests, resumption.sent)
         if requests is None:
             resumption.sent(call.message)
+        else:
+            self._requests = Requests(requests, self._resumption.sent)
         self._lock = threading.Lock()
-        self._is_cancelled = False
+        self._cancelled = threading.Event()
+        self._callbacks: list[Callable[[], object]] | None = []
+        """None once the stream has ended."""
+        self._error: grpc.RpcError | None = None
         self._lost: str | None = None
         """The member, if it is this client that cut the connection."""
         self._tried: tuple[str, ...] = ()
@@ -139,20 +127,32 @@ class RoutedStream(grpc.Call):
         self._pauses = 0
         self.member = ""
         """Who serves it now."""
-        self._inner: Any
         self._open([])
 
+    def __del__(self) -> None:
+        # Nobody can read it any more. As a plain stream, it is cancelled when grpc's is gone.
+        if self._requests is not None:
+            self._requests.end()
+
     def _open(self, first: list[object]) -> None:
+        """Open it on the next member that gives a token, if one is needed."""
         call = self._call
-        self.member = self._channel.assign(call, self._tried)
-        self._lost = None
-        timeout = None if self._deadline is None else self._deadline - time.monotonic()
-        message = call.message if self._requests is None else self._requests.feed(first)
-        inner = self._channel.open(call, self.member, message, timeout)
-        with self._lock:
-            self._inner = inner
-            if self._is_cancelled:
-                inner.cancel()
+        while True:
+            member = self._channel.assign(call, self._tried)
+            message = call.message if self._requests is None else self._requests.feed(first)
+            timeout = None if self._deadline is None else self._deadline - time.monotonic()
+            try:
+                inner = self._channel.open(call, member, message, timeout)
+            except grpc.RpcError as error:
+                kind = call.failure_kind(error)
+                is_final = kind is FailureKind.ANSWER
+                first = self._again(error, kind if is_final else FailureKind.UNREACHABLE, member)
+                continue
+            with self._lock:
+                self._inner, self.member, self._lost = inner, member, None
+                if self._cancelled.is_set():
+                    inner.cancel()
+            return
 
     # -- responses --------------------------------------------------------------------------
 
@@ -161,8 +161,13 @@ class RoutedStream(grpc.Call):
 
     def __next__(self) -> Any:
         while True:
+            if self._error is not None:
+                raise self._error
             try:
                 response = next(self._inner)
+            except StopIteration:
+                self._end()
+                raise
             except grpc.RpcError as error:
                 self._recover(error)
                 continue
@@ -174,38 +179,61 @@ class RoutedStream(grpc.Call):
     def _recover(self, error: grpc.RpcError) -> None:
         """Open the stream on another member, or raise `error`."""
         member, lost = self.member, self._lost
-        kind = FailureKind.INTERRUPTED if lost else self._call.failure_kind(error)
-        if self._is_cancelled:
+        if self._cancelled.is_set():
+            self._end(error)
             raise error
-        self._channel.stream_failed(self._call, member, kind)
-        first = self._resumption.reopen(kind)
+        kind = FailureKind.INTERRUPTED if lost else self._call.failure_kind(error)
+        self._open(self._again(error, kind, member, lost))
+
+    def _again(
+        self, error: grpc.RpcError, kind: FailureKind, member: str, lost: str | None = None
+    ) -> list[object]:
+        """Return what to send first on another member, or raise the error if that is no use."""
+        # What this client has cut itself says nothing new of the member.
+        is_of_use = lost is not None or self._channel.stream_failed(self._call, member, kind)
+        if self._requests is not None:
+            self._requests.detach()  # or a request could go to the stream that has failed
+        first = self._resumption.reopen(kind) if is_of_use else None
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
         give_up = self._failing_since + self._channel.retry_for
-        if first is None or now >= (give_up if self._deadline is None else self._deadline):
-            if lost:
-                raise MemberLostError(lost) from error
+        if self._deadline is not None:
+            give_up = min(give_up, self._deadline)
+        if first is None or now >= give_up or self._cancelled.is_set():
+            if lost is not None:
+                error = MemberLostError(lost)
+            self._end(error)
             raise error
         self._tried = (*self._tried, member)
         if self._channel.were_all(self._call, self._tried):
             self._tried = ()
-            time.sleep(self._channel.next_pause(self._pauses))
+            self._cancelled.wait(self._channel.next_pause(self._pauses))
             self._pauses += 1
-        self._open(first)
+        return first
 
-    def follow(self, leader: Endpoint | None, reachable: tuple[Endpoint, ...]) -> None:
+    def _end(self, error: grpc.RpcError | None = None) -> None:
+        """Let nothing of the stream go on."""
+        self._error = error
+        if self._requests is not None:
+            self._requests.end()
+            self._requests.detach()
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks or [], None
+        for callback in callbacks:
+            callback()
+
+    def follow(self, leader: Endpoint | None, answering: Collection[Endpoint]) -> None:
         """Leave the member if it has stopped answering, or a stream for the leader is not there.
 
         The connection is cut; whoever reads goes on elsewhere, or gets a `MemberLostError`.
         """
-        is_astray = (
-            self._call.operation.kind is OperationClass.LEADER_STREAM
-            and leader is not None
-            and leader != self.member
-        )
+        needs_leader = self._call.operation.kind is OperationClass.LEADER_STREAM
         with self._lock:
-            if self._lost is None and (self.member not in reachable or is_astray):
+            if self._lost is not None or self._callbacks is None or not self.member:
+                return
+            is_astray = needs_leader and leader not in (None, self.member)
+            if is_astray or self.member not in answering:
                 self._lost = self.member
                 self._inner.cancel()
 
@@ -214,19 +242,18 @@ class RoutedStream(grpc.Call):
     def cancel(self) -> bool:
         """End the stream for good."""
         with self._lock:
-            self._is_cancelled = True
-            if self._requests is not None:
-                self._requests.end()
-            return bool(self._inner.cancel())
+            self._cancelled.set()
+            is_cancelled = bool(self._inner.cancel())
+        self._end()
+        return is_cancelled
 
     def __getattr__(self, name: str) -> Any:
-        # Whatever else grpc's own object for this kind of call has, such as `add_done_callback`:
-        # of the member that serves it now.
+        # Whatever else grpc's own object for this kind of call has: of the member that serves it.
         return getattr(self._inner, name)
 
     def is_active(self) -> bool:
         """Whether the stream is open."""
-        return bool(self._inner.is_active())
+        return self._callbacks is not None and bool(self._inner.is_active())
 
     def time_remaining(self) -> float | None:
         """Return the seconds that are left; None if there is no limit."""
@@ -235,8 +262,26 @@ class RoutedStream(grpc.Call):
         return max(0.0, self._deadline - time.monotonic())
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Have `callback` called when the stream of the present member ends."""
-        return bool(self._inner.add_callback(callback))
+        """Have `callback` called when the stream has ended for good, or return False if it has.
+
+        That it has failed, and goes on nowhere, turns out when it is read.
+        """
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+            return self._callbacks is not None
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Have `callback` called with this stream when it has ended for good, at once if it has."""
+        own = weakref.ref(self)  # it must not keep itself alive
+
+        def call() -> None:
+            stream = own()
+            if stream is not None:
+                callback(stream)
+
+        if not self.add_callback(call):
+            call()
 
     def initial_metadata(self) -> Any:
         """Return what the present member sent first."""
@@ -248,10 +293,13 @@ class RoutedStream(grpc.Call):
 
     def code(self) -> grpc.StatusCode:
         """Return how the stream ended; waits for that."""
-        code: grpc.StatusCode = self._inner.code()
+        code: grpc.StatusCode = self._ended().code()
         return code
 
     def details(self) -> str:
         """Return the details of how it ended; waits for that."""
-        details: str = self._inner.details()
+        details: str = self._ended().details()
         return details
+
+    def _ended(self) -> Any:
+        return self._inner if self._error is None else self._error

@@ -201,7 +201,7 @@ class AsyncRoutedStream:
         if not self._is_over:  # cancelled meanwhile
             self._open(first)
 
-    def follow(self, leader: Endpoint | None, reachable: tuple[Endpoint, ...]) -> None:
+    def follow(self, leader: Endpoint | None, answering: tuple[Endpoint, ...]) -> None:
         """Leave the member if it has stopped answering, or a stream for the leader is not there.
 
         The connection is cut; whoever reads goes on elsewhere, or gets a `MemberLostError`.
@@ -213,7 +213,7 @@ class AsyncRoutedStream:
         )
         if self._is_over or self._lost is not None or self._inner is None:
             return
-        if self.member not in reachable or is_astray:
+        if self.member not in answering or is_astray:
             self._lost = self.member
             self._inner.cancel()
 

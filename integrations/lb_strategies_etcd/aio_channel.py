@@ -89,6 +89,8 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         TypeError: an argument is of another type.
     """
 
+    _links: AsyncLinks
+
     def __init__(
         self,
         endpoints: Iterable[str],
@@ -330,9 +332,9 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
 
     async def _poll(self, member: Endpoint) -> None:
         await super()._poll(member)
-        leader, reachable = self._router.tracker.leader, self._router.tracker.reachable
+        leader, answering = self._router.tracker.leader, self._router.tracker.answering
         for stream in list(self._streams):
-            stream.follow(leader, reachable)
+            stream.follow(leader, answering)
         await self._discover(member)
 
     async def _discover(self, polled: Endpoint) -> None:

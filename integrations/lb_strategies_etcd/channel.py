@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import grpc
 
@@ -15,9 +14,9 @@ from lb_strategies import (
     ConsensusOptions,
     ConsensusRoutingMixin,
     EndpointPolicy,
-    FailureKind,
     LoadBalancingStrategy,
     MemberStatus,
+    OperationClass,
     Policy,
 )
 from lb_strategies.membership import Endpoint
@@ -30,7 +29,7 @@ from ._links import Link, Links
 from ._resumption import resumption_of
 from ._routing import Reply, Routing
 from ._settings import ChannelOptions, Settings
-from ._streams import RoutedStream
+from ._streams import OpenStreams, RoutedStream
 from ._stubs import RoutedStreamStream, RoutedStreamUnary, RoutedUnaryStream, RoutedUnaryUnary
 from ._wire import (
     AUTHENTICATE,
@@ -73,6 +72,8 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         TypeError: an argument is of another type.
     """
 
+    _links: Links
+
     def __init__(
         self,
         endpoints: Iterable[str],
@@ -101,7 +102,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         self._authenticating = threading.Lock()
         self._resume_watches = resume_watches
         self._links = Links(self._settings)
-        self._streams: WeakSet[RoutedStream] = WeakSet()
+        self._streams = OpenStreams()
         self._connectivity = Connectivity()
         self._member_list = self.unary_unary(
             MEMBER_LIST.path, MEMBER_LIST.serialize, MEMBER_LIST.parse
@@ -236,9 +237,9 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     def open(self, call: Call, member: str, message: Any, timeout: float | None) -> Any:
         """Open the stream of `call` on `member` and return grpc's own."""
-        if self._tokens.user is not None:
+        if call.operation.kind is OperationClass.STICKY_STREAM:
             # A watch with an old token does not fail, it is cancelled for want of permission.
-            self._authenticate(member, timeout)
+            self._authenticate(member, self.retry_for if timeout is None else timeout)
         return self._stub(call, member, timeout)(
             message,
             timeout,
@@ -288,9 +289,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     def _poll(self, member: Endpoint) -> None:
         super()._poll(member)
-        leader, reachable = self._router.tracker.leader, self._router.tracker.reachable
-        for stream in list(self._streams):
-            stream.follow(leader, reachable)
+        self._streams.follow(self._router.tracker.leader, self._router.tracker.answering)
         self._discover(member)
 
     def _discover(self, polled: Endpoint) -> None:
@@ -340,7 +339,3 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         metadata = None if token is None or rpc is AUTHENTICATE else (("token", token),)
         response: _ResponseT = stub(request, timeout, metadata)
         return response
-
-    def stream_failed(self, call: Call, member: str, kind: FailureKind) -> None:
-        """Take in how a stream ended, for the leadership."""
-        self._router.stream_failed(member, call.operation, kind)

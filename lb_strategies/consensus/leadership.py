@@ -73,8 +73,10 @@ class LeadershipTracker:
         """The highest term seen; -1 before there was any."""
         self.leader: Endpoint | None = None
         """Where writes go; None while that is not known, doubted or not reachable."""
+        self.answering: tuple[Endpoint, ...] = ()
+        """All that did not miss polls; may be empty."""
         self.reachable: tuple[Endpoint, ...] = ()
-        """All that did not miss polls; everybody if nobody is left."""
+        """... everybody if nobody is left."""
         self.replicas: tuple[Endpoint, ...] = ()
         """... the leader left out; may be empty."""
         self.voters: tuple[Endpoint, ...] = ()
@@ -210,7 +212,8 @@ class LeadershipTracker:
         named = self._endpoints.get(self._leader_identity)
         is_led = not (named in out or named in self._leaderless or self._is_doubted)
         self.leader = named if is_led else None
-        self.reachable = _same(self.reachable, _without(out, self._members) or self._members)
+        self.answering = _same(self.answering, _without(out, self._members))
+        self.reachable = _same(self.reachable, self.answering or self._members)
         self.replicas = _same(self.replicas, _without({named}, self.reachable))
         voting = _without(self._learners, self._members) or self._members
         up = _without(out, voting) or voting

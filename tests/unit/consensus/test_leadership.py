@@ -169,6 +169,15 @@ def test_two_missed_polls_put_a_member_out_until_it_answers() -> None:
     assert seen(tracker).reachable == seen(tracker).voters == ABC
 
 
+def test_if_nobody_answers_all_are_tried_but_that_is_known() -> None:
+    tracker = make_tracker(leader="a")
+    for member in ABC * 2:
+        tracker.poll_missed(member)
+    assert (seen(tracker).answering, seen(tracker).reachable) == ((), ABC)
+    tracker.answered("b")
+    assert seen(tracker).answering == seen(tracker).reachable == ("b",)
+
+
 def test_an_answer_between_two_misses_starts_the_count_anew() -> None:
     tracker = make_tracker(leader="a")
     tracker.poll_missed("b")
