@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import redis
+import trustme
 import valkey
 
+from bench.servers.etcd import EtcdServers
 from bench.servers.redis import RedisClusterServers
 
 pytestmark = pytest.mark.integration
@@ -35,16 +37,33 @@ def servers() -> Iterator[RedisClusterServers]:
         yield servers
 
 
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[EtcdServers]:
+    with EtcdServers(members=3) as servers:
+        yield servers
+
+
 def test_there_are_examples_for_sync_asyncio_and_policies() -> None:
     text = "".join(str(example.values[0]) for example in EXAMPLES)
     for name in ("RedisCluster(", "AsyncRedisCluster(", "use_strategy(", "check_policy("):
         assert name in text
+    for name in ("connect_etcd3(", "connect_aetcd(", "RoutingChannel(", "endpoint_policy="):
+        assert name in text
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
-def test_an_example_runs(code: str, servers: RedisClusterServers) -> None:
-    """Only the port is changed; clients that the example leaves open are closed here."""
-    code = code.replace("port=6379", f"port={servers.port}")
+def test_an_example_runs(code: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Only the addresses are changed; clients that the example leaves open are closed here."""
+    if "port=6379" in code:
+        servers: RedisClusterServers = request.getfixturevalue("servers")
+        code = code.replace("port=6379", f"port={servers.port}")
+    if "2379" in code:
+        etcd: EtcdServers = request.getfixturevalue("etcd")
+        for number, endpoint in zip(("", "2", "3"), etcd.endpoints, strict=True):
+            code = code.replace(f"127.0.0.1:{number}2379", endpoint)
+        code = code.replace("port=2379", f"port={etcd.endpoints[0].rpartition(':')[2]}")
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+        code = code.replace("ca.pem", str(tmp_path / "ca.pem"))
     namespace: dict[str, Any] = {}
     compiled = compile(code, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if compiled.co_flags & inspect.CO_COROUTINE:
