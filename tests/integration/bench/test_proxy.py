@@ -172,6 +172,36 @@ def test_a_dead_upstream_looks_like_a_reset() -> None:
         connection.recv(10)
 
 
+def test_a_patient_link_waits_for_a_server_that_does_not_listen_yet() -> None:
+    """The link listens at another address, so that both can have the same port."""
+    with socket.socket() as server, ProxyProcess() as process:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        link = process.open(
+            "127.0.0.1", port, listen_on=port, listen_host="127.0.0.2", patience=20.0
+        )
+        assert link.endpoint == f"127.0.0.2:{port}"
+        with connect(link) as connection:
+            connection.sendall(b"early")
+            time.sleep(0.1)
+            server.listen()
+            server.settimeout(20)
+            accepted, _ = server.accept()
+            with accepted:
+                assert accepted.recv(10) == b"early"
+
+
+def test_requests_can_have_a_jitter_of_their_own(proxy: FaultProxy) -> None:
+    proxy.delay(0.0, request=0.010, request_jitter=0.008)
+    with connect(proxy) as connection:
+        for _ in range(50):
+            round_trip(connection)
+    given = proxy.stats()["request_delays"]
+    assert 0.002 <= min(given) < 0.010
+    with pytest.raises(ValueError, match="requests"):
+        proxy.delay(0.010, request=0.001, request_jitter=0.002)
+
+
 def test_nothing_listens_after_the_block(echo_port: int) -> None:
     with FaultProxy("127.0.0.1", echo_port) as proxy:
         connect(proxy).close()
