@@ -18,9 +18,9 @@ _HAS_LEADER: Final = "hasleader"
 _TOKEN: Final = "token"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """What the caller of a routed callable asked for.
+    """What the caller of a routed callable asked for; not to be changed.
 
     Attributes:
         stub: Names the stub that sends it, the same on every member.

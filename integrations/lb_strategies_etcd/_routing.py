@@ -73,11 +73,17 @@ class Routing:
         return not self._links.is_closed
 
     def term_of(self, response: object) -> tuple[int | None, int | None]:
-        """Return the term and the hint at the leader in the header of a response."""
+        """Return the term and, while no leader is known, the hint at one in a response's header."""
+        if self._router.tracker.leader is not None:
+            try:
+                term: int = response.header.raft_term  # type: ignore[attr-defined]
+            except AttributeError:
+                return None, None
+            return term or None, None
         header = read_header(response)
-        return (
-            (None, None) if header is None else (header.raft_term or None, header.leader_id or None)
-        )
+        if header is None:
+            return None, None
+        return header.raft_term or None, header.leader_id or None
 
     # -- hooks of the mixin -----------------------------------------------------------------
 

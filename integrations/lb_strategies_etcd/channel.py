@@ -262,7 +262,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
             request.message,
             timeout,
             request.sent_metadata(self._tokens.get(name)),
-            self._call_credentials(request, name),
+            None if request.credentials is None else self._call_credentials(request, name),
             None,
             request.compression,
         )
