@@ -6,12 +6,14 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 # Tests with real servers mostly wait: four processes keep two cores busy.
 SPREAD := --numprocesses=4 --dist=worksteal
+# The others compute.
+CORES  := --numprocesses=2 --dist=worksteal
 # Those with the jars that bench/servers/binaries.py names.
 ZOOKEEPER_PACKAGES := libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java \
 	libjetty9-java libservlet-api-java libjetty9-extra-java libjackson2-annotations-java \
 	libjackson2-core-java libjackson2-databind-java
 
-.PHONY: demo test setup servers newest fmt lint types unit integration upstream versions wheel bench \
+.PHONY: demo test setup servers newest fmt lint types unit integration upstream versions bounds wheel bench \
 	results check clean
 
 demo: servers  ## the degraded-replica comparison on a real cluster, with its report
@@ -55,7 +57,9 @@ types: setup
 	$(VENV)/bin/mypy
 
 unit: setup
-	$(VENV)/bin/coverage run -m pytest tests/unit tests/property tests/conformance
+	$(VENV)/bin/coverage erase
+	$(VENV)/bin/coverage run -m pytest $(CORES) tests/unit tests/property tests/conformance
+	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report --include='lb_strategies/*' --fail-under=100
 
 # Some tests need other servers than most systems have: a newer Redis, etcd 3.5 and 3.4, ZooKeeper.
@@ -92,6 +96,11 @@ upstream: newest
 versions: newest
 	$(PY) -m tests.versions $(SPREAD) $(VERSIONS)
 
+# The oldest version, and Valkey's newest, as CI runs them beside the newest that `integration` has:
+# the same tests, with a shorter soak.
+bounds: newest
+	LB_SOAK_SECONDS=8 $(PY) -m tests.versions $(SPREAD) redis-5.3 valkey-6.2
+
 # Build, install alone elsewhere, and run the unit tests against what was installed.
 wheel: setup
 	rm -rf build/elsewhere build/venv dist && mkdir -p build/elsewhere
@@ -104,7 +113,7 @@ wheel: setup
 	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel,etcd]" --group test
 	cp -r tests docs pyproject.toml build/elsewhere/
 	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
-	cd build/elsewhere && ../venv/bin/python -P -m pytest -q tests/unit tests/property tests/conformance
+	cd build/elsewhere && ../venv/bin/python -P -m pytest -q $(CORES) tests/unit tests/property tests/conformance
 
 bench: servers  ## the cost of one pick, against redis-py's own
 	$(PY) -m pytest bench/micro --benchmark-only
@@ -113,7 +122,7 @@ bench: servers  ## the cost of one pick, against redis-py's own
 results: setup
 	$(PY) -m bench.results $(RUNS)
 
-check: lint types wheel test
+check: lint types wheel test bounds
 
 clean:
 	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
