@@ -84,7 +84,7 @@ async def test_a_frozen_replica_is_noticed_by_few_reads_and_no_user(
             refreshes = sum(since(before, well, "cluster|slots").values())
             stats = client.stats()
         assert log.errors == []
-        assert len(log.values) > 1000
+        assert len(log.values) > 300
         assert refreshes <= 12 + 1  # one a second at most
         assert {endpoint: s.in_flight for endpoint, s in stats.items() if s.in_flight} == {}
         assert stats[sick.endpoint].timeouts > 0
