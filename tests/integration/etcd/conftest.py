@@ -12,11 +12,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from bench.servers.etcd import EtcdServers
+from tests.integration.etcd.drivers import DRIVERS, Driver
 
 # Members are started by fork and exec while channels are open. gRPC's handlers of forks, which the
 # child does not need, fail in it now and then ("epoll_wait error: Bad file descriptor", an abort).
@@ -78,3 +79,23 @@ def start_etcd() -> Iterator[Starter]:
             return stack.enter_context(EtcdServers(**options))  # type: ignore[arg-type]
 
         yield start
+
+
+class Connect(Protocol):
+    def __call__(self, etcd: EtcdServers | list[str], **options: Any) -> Driver: ...
+
+
+@pytest.fixture(params=DRIVERS, ids=["threads", "asyncio"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Make channels, which are closed at the end of the test."""
+    made: list[Driver] = []
+
+    def connect(etcd: EtcdServers | list[str], **options: Any) -> Driver:
+        endpoints = etcd if isinstance(etcd, list) else etcd.endpoints
+        driver: Driver = request.param(endpoints, **options)
+        made.append(driver)
+        return driver
+
+    yield connect
+    for driver in made:
+        driver.end()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import aetcd.rpc as rpc
 import grpc
@@ -13,30 +11,13 @@ import pytest
 
 from bench.servers.etcd import EtcdServers
 from lb_strategies import ConsensusOptions
-from tests.integration.etcd.conftest import Starter
-from tests.integration.etcd.drivers import DRIVERS, Driver
+from tests.integration.etcd.conftest import Connect, Starter
+from tests.integration.etcd.drivers import Driver
 
 pytestmark = pytest.mark.integration
 
-Connect = Callable[..., Driver]
 GET = rpc.RangeRequest(key=b"key")
 PUT = rpc.PutRequest(key=b"key", value=b"value")
-
-
-@pytest.fixture(params=DRIVERS, ids=["threads", "asyncio"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Make channels, which are closed at the end of the test."""
-    made: list[Driver] = []
-
-    def connect(etcd: EtcdServers | list[str], **options: Any) -> Driver:
-        endpoints = etcd if isinstance(etcd, list) else etcd.endpoints
-        driver: Driver = request.param(endpoints, **options)
-        made.append(driver)
-        return driver
-
-    yield connect
-    for driver in made:
-        driver.end()
 
 
 def readers(driver: Driver, count: int) -> Counter[int]:
