@@ -15,7 +15,9 @@ from ._endpoints import Endpoint, parse_endpoints
 _MEMBER_OPTIONS: Final = (
     # A member that is back should be noticed soon; the default is two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # The least time that an attempt to connect is given, its handshakes included. It does not
+    # matter to a member that refuses, only to one that says nothing.
+    ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 _NO_RETRIES: Final = ("grpc.enable_retries", 0)
