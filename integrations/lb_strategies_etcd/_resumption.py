@@ -21,8 +21,13 @@ _NEVER_SENT: Final = (
 )
 _WATCH_ID: Final = 7
 """Number of ``WatchCreateRequest.watch_id``, which clients from before 3.4 do not know."""
+_CREATE = "create_request"
 _NO_WATCH: Final = -1
 """The id in answers to progress requests."""
+
+
+class OldTokenError(Exception):
+    """A watch was refused, it may be because the token of its stream is old."""
 
 
 class Resumption(Protocol):
@@ -33,7 +38,11 @@ class Resumption(Protocol):
         ...
 
     def received(self, response: object) -> object | None:
-        """Return what the caller gets to see of `response`; None for nothing."""
+        """Return what the caller gets to see of `response`; None for nothing.
+
+        Raises:
+            OldTokenError: the stream is to be opened again, with a new token.
+        """
         ...
 
     def reopen(self, kind: FailureKind) -> list[object] | None:
@@ -98,10 +107,17 @@ class Watches(Replay):
     order, and before anything else of theirs; a creation may name its id, of which 0 stands for
     the lowest that the stream has not given out, so for 0 itself on a new one; a response holds
     whole revisions, unless it says that it is a fragment, and then the fragments are in order.
+
+    Args:
+        has_user: whether a new stream gets a new token. The server checks each creation by the
+            token that its stream was opened with, and refuses it if that is old.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_user: bool = False) -> None:
         super().__init__()
+        self._has_user = has_user
+        self._refused: object = None
+        """The creation for which the stream was opened again last."""
         self._is_opaque = False
         self._live: dict[int, _Watch] = {}
         self._asked: deque[Any] = deque()
@@ -127,7 +143,7 @@ class Watches(Replay):
             return watch_id in self._live or any(
                 _created_as(asked) == watch_id for asked in self._asked
             )
-        return kind == "create_request" or not any(
+        return kind == _CREATE or not any(
             asked.WhichOneof("request_union") == kind for asked in self._asked
         )
 
@@ -152,7 +168,13 @@ class Watches(Replay):
         return response if watch is None else watch.received(response)
 
     def _created(self, response: Any) -> object:
-        request = self._answered("create_request")
+        if self._has_user and response.canceled and _is_denied(response.cancel_reason):
+            asked = (one for one in self._asked if one.WhichOneof("request_union") == _CREATE)
+            request = next(asked, None)
+            if request is not None and request is not self._refused:
+                self._refused = request
+                raise OldTokenError(response.cancel_reason)
+        request = self._answered(_CREATE)
         if request is not None and not response.canceled:
             watch_id = response.watch_id
             self._live[watch_id] = _Watch(watch_id, request, response.header.revision)
@@ -250,13 +272,18 @@ class _Watch:
         return response if events else None
 
 
+def _is_denied(reason: str) -> bool:
+    # For an old token, servers up to 3.5 say the same as for want of permission.
+    return any(text in reason for text in ("permission denied", "auth token", "auth store"))
+
+
 def _identity(event: Any) -> tuple[int, bytes]:
     return event.kv.mod_revision, event.kv.key  # no revision has a key twice
 
 
 def _created_as(request: Any) -> int | None:
     """Return the id that a creation asks for."""
-    if request.WhichOneof("request_union") != "create_request":
+    if request.WhichOneof("request_union") != _CREATE:
         return None
     return getattr(request.create_request, "watch_id", None) or None
 
@@ -278,10 +305,12 @@ def _field(number: int, value: int) -> bytes:
     return bytes(data)
 
 
-def resumption_of(operation: Operation, *, resume_watches: bool) -> Resumption:
+def resumption_of(
+    operation: Operation, *, resume_watches: bool, has_user: bool = False
+) -> Resumption:
     """Return the state for a new stream."""
     if operation.kind is OperationClass.LEADER_STREAM:
         return KeepAlives()
     if resume_watches and operation.label == "Watch":
-        return Watches()
+        return Watches(has_user=has_user)
     return Replay()

@@ -15,7 +15,7 @@ from lb_strategies.membership import Endpoint
 
 from ._call import Call
 from ._requests import Requests
-from ._resumption import Resumption
+from ._resumption import OldTokenError, Resumption
 
 if TYPE_CHECKING:
     from .channel import RoutingChannel
@@ -172,9 +172,20 @@ class RoutedStream(grpc.Call):
                 self._recover(error)
                 continue
             self._tried, self._failing_since, self._pauses = (), None, 0
-            seen = self._resumption.received(response)
+            try:
+                seen = self._resumption.received(response)
+            except OldTokenError:
+                self._renew()
+                continue
             if seen is not None:
                 return seen
+
+    def _renew(self) -> None:
+        """Open the stream again, with a new token."""
+        if self._requests is not None:
+            self._requests.detach()
+        self._inner.cancel()
+        self._open(self._resumption.reopen(FailureKind.UNAUTHENTICATED) or [])
 
     def _recover(self, error: grpc.RpcError) -> None:
         """Open the stream on another member, or raise `error`."""

@@ -14,7 +14,7 @@ from lb_strategies.membership import Endpoint
 
 from ._call import Call
 from ._requests_aio import AsyncRequests
-from ._resumption import Resumption
+from ._resumption import OldTokenError, Resumption
 from ._streams import MemberLostError
 
 if TYPE_CHECKING:
@@ -142,9 +142,21 @@ class AsyncRoutedStream:
                 self._finish(None)
                 return EOF
             self._tried, self._failing_since, self._pauses = (), None, 0
-            seen = self._resumption.received(response)
+            try:
+                seen = self._resumption.received(response)
+            except OldTokenError:
+                self._renew()
+                continue
             if seen is not None:
                 return seen
+
+    def _renew(self) -> None:
+        """Open the stream again, with a new token."""
+        if self._requests is not None:
+            self._requests.detach()
+        inner, self._inner = self._inner, None
+        inner.cancel()
+        self._open(self._resumption.reopen(FailureKind.UNAUTHENTICATED) or [])
 
     async def _read(self) -> Any:
         """Return a response of the present member, or how its stream failed."""

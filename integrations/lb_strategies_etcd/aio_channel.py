@@ -296,7 +296,11 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
 
     def resumption_of(self, call: Call) -> Resumption:
         """Return what to do when the member of a stream fails."""
-        return resumption_of(call.operation, resume_watches=self._resume_watches)
+        return resumption_of(
+            call.operation,
+            resume_watches=self._resume_watches,
+            has_user=self._tokens.user is not None,
+        )
 
     def follow(self, stream: _StreamT) -> _StreamT:
         """Have `stream` told whenever more is known of the members; return it."""

@@ -230,7 +230,11 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         self, call: Call, timeout: float | None, requests: Iterator[Any] | None = None
     ) -> RoutedStream:
         """Open a stream on the member it belongs to."""
-        resumption = resumption_of(call.operation, resume_watches=self._resume_watches)
+        resumption = resumption_of(
+            call.operation,
+            resume_watches=self._resume_watches,
+            has_user=self._tokens.user is not None,
+        )
         stream = RoutedStream(self, call, resumption, timeout, requests)
         self._streams.add(stream)
         return stream

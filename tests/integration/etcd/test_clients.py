@@ -311,7 +311,9 @@ def test_no_call_fails_when_tokens_expire(library: Library, auth_etcd: EtcdServe
 
     python-etcd3 580, 1315 and 2301, etcd 13413 and 12615.
     """
-    client = library.connect(auth_etcd.endpoints, user="root", password="secret")
+    client = library.connect(
+        auth_etcd.endpoints, user="root", password="secret", resume_watches=True
+    )
     lock = client.lock("lock", 60)
     assert client.run(lock.acquire())
     lease = client.run(client.raw.lease(60))
@@ -330,8 +332,14 @@ def test_no_call_fails_when_tokens_expire(library: Library, auth_etcd: EtcdServe
         assert client.get("key") == str(number)
     for watch in (following, later):
         assert [watch() for _ in range(12)] == [str(number) for number in range(12)]
+    further, cancel_further = client.watch("further")  # on the stream that there is
+    client.put("further", "seen")
+    client.put("key", "seen too")
+    assert further() == "seen"
+    assert following() == "seen too"
     cancel()
     cancel_later()
+    cancel_further()
     client.run(lease.revoke())
     assert len(client.members()) == 3
 

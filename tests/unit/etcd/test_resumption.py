@@ -8,7 +8,13 @@ import pytest
 
 from lb_strategies import FailureKind, Operation, OperationClass
 from lb_strategies_etcd._methods import classify
-from lb_strategies_etcd._resumption import KeepAlives, Replay, Watches, resumption_of
+from lb_strategies_etcd._resumption import (
+    KeepAlives,
+    OldTokenError,
+    Replay,
+    Watches,
+    resumption_of,
+)
 
 from .watch_messages import Messages, events_of
 
@@ -59,6 +65,52 @@ def test_each_method_gets_what_fits_it(
 ) -> None:
     found = resumption_of(classify(method), resume_watches=resume_watches)
     assert type(found) is expected
+
+
+# -- old tokens -----------------------------------------------------------------------------
+
+DENIED = {
+    "canceled": True,
+    "cancel_reason": "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+}
+
+
+def test_a_creation_that_an_old_token_may_be_the_reason_for_is_sent_once_more() -> None:
+    watches = Watches(has_user=True)
+    watches.sent(NEW.create(b"first"))
+    watches.received(NEW.created(0, 10))
+    watches.sent(NEW.create(b"second"))
+    with pytest.raises(OldTokenError, match="permission denied"):
+        watches.received(NEW.created(-1, 10, **DENIED))
+    keys = [one.create_request.key for one in reopened(watches, FailureKind.UNAUTHENTICATED)]
+    assert keys == [b"first", b"second"]
+    assert watches.received(NEW.created(0, 10)) is None
+    again = NEW.created(-1, 10, **DENIED)
+    assert watches.received(again) is again  # with a new token, it is for want of permission
+    watches.sent(NEW.create(b"third"))
+    with pytest.raises(OldTokenError):
+        watches.received(NEW.created(-1, 10, **DENIED))
+
+
+@pytest.mark.parametrize(
+    ("has_user", "fields"),
+    [
+        (False, DENIED),
+        (True, {"canceled": True, "compact_revision": 5}),
+        (True, {"canceled": True, "cancel_reason": "etcdserver: duplicate watch ID"}),
+    ],
+)
+def test_other_refusals_reach_the_caller(has_user: bool, fields: dict[str, Any]) -> None:
+    watches = Watches(has_user=has_user)
+    watches.sent(NEW.create())
+    refused = NEW.created(-1, 10, **fields)
+    assert watches.received(refused) is refused
+
+
+def test_a_refusal_of_what_nobody_asked_for_reaches_the_caller() -> None:
+    watches = Watches(has_user=True)
+    refused = NEW.created(-1, 10, **DENIED)
+    assert watches.received(refused) is refused
 
 
 # -- streams of which nothing is known ------------------------------------------------------
