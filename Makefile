@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable '.[redis,valkey,otel,etcd3,aetcd]' --group dev
+	$(PY) -m pip install --quiet --editable '.[redis,valkey,otel,etcd3,aetcd,zookeeper]' --group dev
 	$(PY) -m pip install --quiet --target $(VENV)/hiredis --upgrade --group hiredis
 	$(PY) -m pip install --quiet --target $(VENV)/cslab-etcd3 --upgrade --no-deps cslab-etcd3==0.12.1
 	$(PY) -m pip install --quiet --target $(VENV)/python3-etcd3 --upgrade --no-deps python3-etcd3==0.13.0
@@ -108,9 +108,9 @@ wheel: setup
 	$(PY) -c 'import pathlib, zipfile; [whl] = pathlib.Path("dist").glob("*.whl"); \
 		names = {n.split("/")[0] for n in zipfile.ZipFile(whl).namelist()}; \
 		names = {n for n in names if not n.endswith(".dist-info")}; \
-		assert names == {"lb_strategies", "lb_strategies_etcd", "lb_strategies_redis"}, names; print("top-level names:", *sorted(names))'
+		assert names == {"lb_strategies", "lb_strategies_etcd", "lb_strategies_redis", "lb_strategies_zookeeper"}, names; print("top-level names:", *sorted(names))'
 	$(PYTHON) -m venv build/venv
-	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel,etcd]" --group test
+	$(PY) -m pip --python build/venv/bin/python install --quiet "$$(ls dist/*.whl)[redis,valkey,otel,etcd,zookeeper]" --group test
 	cp -r tests docs pyproject.toml build/elsewhere/
 	rm -rf build/elsewhere/tests/integration build/elsewhere/tests/unit/bench
 	cd build/elsewhere && ../venv/bin/python -P -m pytest -q $(CORES) tests/unit tests/property tests/conformance

@@ -14,9 +14,10 @@ from .consensus import (
     OperationClass,
     StatusRefusedError,
 )
+from .consistency import ReadConsistency
 from .endpoint import EndpointStats
 from .endpoint_policy import EndpointPolicy
-from .errors import LoadBalancerError, NoEndpointError
+from .errors import LoadBalancerError, NoEndpointError, StaleReplyError
 from .options import BalancerOptions
 from .pick import Outcome, Pick
 from .policy import Candidate, Policy
@@ -41,6 +42,8 @@ __all__ = [
     "Outcome",
     "Pick",
     "Policy",
+    "ReadConsistency",
+    "StaleReplyError",
     "StatusRefusedError",
 ]
 

@@ -1,7 +1,8 @@
 """The exception tree.
 
 LoadBalancerError
-└── NoEndpointError    there is nothing to choose from
+├── NoEndpointError    there is nothing to choose from
+└── StaleReplyError    nobody who was asked is as fresh as the read demands
 """
 
 
@@ -15,3 +16,7 @@ class LoadBalancerError(Exception):
 
 class NoEndpointError(LoadBalancerError):
     """A choice was asked for and the candidates were empty."""
+
+
+class StaleReplyError(LoadBalancerError):
+    """A read demanded a freshness that no member that was asked has reached."""

@@ -92,7 +92,8 @@ class ConsensusRouter:
         self.balancer.update(endpoints)
         chosen = self.balancer.strategy
         self._is_blind = chosen in _BLIND
-        self._is_pinned = chosen not in _UNPINNED
+        self.is_pinned = chosen not in _UNPINNED
+        """Whether writes go to the leader, as long as one is known."""
         self._only_followers = chosen in _FOLLOWERS_ONLY
         self._cold: dict[Endpoint, int] = {}
         """How many answers the members that are new will still teach nothing with."""
@@ -143,7 +144,7 @@ class ConsensusRouter:
     ) -> Pick:
         if operation.member is not None:
             return self.balancer.begin(operation.member, now=now, operation=operation.label)
-        if self._is_pinned and operation.kind.needs_leader:
+        if self.is_pinned and operation.kind.needs_leader:
             leader = self.tracker.leader
             if leader is not None and leader not in exclude:
                 return self.balancer.begin(leader, now=now, operation=operation.label)
@@ -186,7 +187,7 @@ class ConsensusRouter:
 
     def _teaches(self, operation: Operation) -> bool:
         """Whether the time it takes is a sample: a write's depends on the leader and the rest."""
-        return operation.timed and (operation.kind.is_read or not self._is_pinned)
+        return operation.timed and (operation.kind.is_read or not self.is_pinned)
 
     # -- what came of it --------------------------------------------------------------------
 

@@ -1,0 +1,277 @@
+"""The routing of one client: who leads, where reads go, and where the session that writes is."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Hashable, Iterable
+from time import perf_counter
+from typing import Any, Final
+
+import kazoo.client
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+
+from lb_strategies import (
+    ConsensusOptions,
+    ConsensusRoutingMixin,
+    FailureKind,
+    LoadBalancingStrategy,
+    MemberStatus,
+    Operation,
+    Policy,
+    ReadConsistency,
+)
+from lb_strategies.consensus import Plan
+from lb_strategies.membership import Endpoint
+
+from ._handlers import UNANSWERED
+from ._hosts import expand
+from ._moves import Gate, Mover
+from ._probes import Probe
+from ._progress import Progress
+from ._reads import Answer, Method, Read, Sending, failure_kind
+from ._results import RoutedRead
+from ._sessions import Connect, ReadSessions
+from ._ticker import Ticker
+
+_FENCES: Final = 3
+"""How often a fence is tried; it changes nothing, so it can be sent again."""
+
+
+class Routing(ConsensusRoutingMixin[Read, Answer]):
+    """Routes the reads of `client`, and keeps its session where it belongs.
+
+    Args:
+        client: the one that writes.
+        members: the servers, as endpoints.
+        strategy: how reads are spread, and whether the session stays with the leader.
+        options: tunables; the defaults if None.
+        progress: how far the client's session has seen.
+        probe: asks a server for its status.
+        connect: makes the sessions that read.
+        consistency: of reads that do not say otherwise.
+        fence: whether a strong read is preceded by a write that changes nothing.
+        expands: whether a name of several addresses stands for several servers.
+        rng: source of randomness; a new one if None.
+    """
+
+    def __init__(
+        self,
+        client: kazoo.client.KazooClient,
+        members: tuple[str, ...],
+        strategy: LoadBalancingStrategy | Policy | str,
+        *,
+        options: ConsensusOptions | None,
+        progress: Progress,
+        probe: Probe,
+        connect: Connect,
+        consistency: ReadConsistency,
+        fence: bool,
+        expands: bool,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.consistency = consistency
+        self.progress = progress
+        self.ticker = Ticker()
+        self._client = client
+        self._members = members
+        self._probe = probe
+        self._fence = f"/lb-strategies-fence-{uuid.uuid4()}" if fence else None
+        self._expands = expands
+        self._is_started = False
+        self.sessions = ReadSessions(connect)
+        self.gate = Gate(client._call)
+        self._start_routing(strategy, options=options, rng=rng)
+        self.mover = Mover(client, self.gate, self._router, self._tell_hosts)
+
+    # -- life -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to ask the servers, and to connect to them; does not wait for their answers."""
+        if self._is_started:
+            return
+        self._is_started = True
+        if self._expands:
+            self.use_members(expand(self._members))
+        self.mover.reset()
+        self._keep_polling()
+        self._keep_sessions()
+
+    def stop(self) -> None:
+        """End all that is done in the background."""
+        if not self._is_started:
+            return
+        self._is_started = False
+        self._stop_routing()
+        for member in set(self._router.tracker.members) - set(self._router.tracker.reachable):
+            self.sessions.drop(str(member))
+        self.sessions.keep(())
+        self.ticker.stop()
+
+    def use_members(self, members: tuple[str, ...]) -> None:
+        """Make `members` all the servers there are."""
+        self._members = members
+        self._update_members()
+        self.mover.reset()
+        if self._is_started:
+            self._keep_sessions()
+
+    def _keep_sessions(self) -> None:
+        self.sessions.keep(str(member) for member in self._router.tracker.members)
+
+    def _keep_polling(self) -> None:
+        if self._is_started:
+            super()._keep_polling()
+
+    def _tell_hosts(self, order: tuple[str, ...]) -> None:
+        kazoo.client.KazooClient.set_hosts(
+            self._client, ",".join(order) + self._client.chroot, randomize_hosts=False
+        )
+
+    # -- reads ------------------------------------------------------------------------------
+
+    def read(
+        self, method: Method, path: object, consistency: ReadConsistency | None = None
+    ) -> Read | None:
+        """Return the read to be done; None if it has to go where writes go.
+
+        That is so while no other session is connected, and if the calling thread itself has asked
+        for something that was not answered yet: a session answers in the order it was asked.
+        """
+        if not isinstance(path, str) or not self._is_started:
+            return None  # kazoo knows best how to complain
+        if self.gate.is_awaited or not self.sessions.are_ready:
+            return None
+        consistency = consistency if consistency is not None else self.consistency
+        if consistency is ReadConsistency.RELAXED:
+            return Read(self, method, path)
+        progress = self.progress
+        is_strong = consistency is ReadConsistency.STRONG
+        if not is_strong and not progress.is_unsettled:
+            return Read(self, method, path, progress.zxid)
+        events = progress.events  # first: what is covered then is not more than that
+        is_fenced = is_strong and self._fence is not None
+        return Read(self, method, path, progress.zxid, events, syncs=True, is_fenced=is_fenced)
+
+    def fetch(self, read: Read) -> Any:
+        """Do `read` and return its value."""
+        if read.is_fenced:
+            return self.fetch_async(read).get()
+        return read.method.finish(self._route(read).value)
+
+    def fetch_async(self, read: Read) -> AsyncResult:
+        """Do `read`; return kazoo's result at once."""
+        self._keep_polling()
+        result = AsyncResult(self._client.handler)
+        if read.is_fenced:
+            self._raise_fence(read, result, _FENCES)
+        else:
+            RoutedRead(self, read, result)
+        return result
+
+    def _raise_fence(self, read: Read, result: AsyncResult, attempts: int) -> None:
+        """Do `read` after a write that changes nothing.
+
+        To delete what does not exist fails by a transaction of its own, which needs a majority; a
+        leader that has been deposed without knowing it cannot give it.
+        """
+        fence = self._client.delete_async(self._fence)
+
+        def go_on(_: AsyncResult) -> None:
+            if not isinstance(fence.exception, UNANSWERED):
+                read.zxid = max(read.zxid, fence.zxid)
+                RoutedRead(self, read, result)
+            elif attempts > 1 and isinstance(fence.exception, ConnectionLoss):
+                self._raise_fence(read, result, attempts - 1)
+            else:
+                result.set_exception(fence.exception)
+
+        fence.rawlink(go_on)
+
+    def answer(self, sending: Sending, read: Read) -> Answer:
+        """Return the answer, which the session has seen now. Errors as for `Sending.answer`."""
+        try:
+            answer = sending.answer(read)
+        except Exception as error:
+            if failure_kind(error) is FailureKind.ANSWER:  # that there is no node is one, too
+                self._has_seen(read, None, sending.result.zxid)
+            raise
+        self._has_seen(read, answer.value, answer.zxid)
+        return answer
+
+    def _has_seen(self, read: Read, value: Any, zxid: int) -> None:
+        if read.events is not None:
+            self.progress.settle(zxid, read.events)
+        self.progress.saw(zxid if value is None else read.method.position(value, zxid))
+
+    def plan(self, read: Read) -> Plan[Answer]:
+        """Return the plan of `read`."""
+        return self._router.plan(read.method.operation, now=perf_counter())
+
+    def session(self, member: Endpoint) -> kazoo.client.KazooClient:
+        """Return the session that reads from `member`.
+
+        Raises:
+            ConnectionClosedError: the client was stopped.
+            NotConnectedError: there is no connection now.
+        """
+        if not self._is_started:
+            raise ConnectionClosedError("Connection has been closed")
+        return self.sessions.get(member)
+
+    # -- what the session that writes tells ---------------------------------------------------
+
+    def learn_zxid(self, zxid: int) -> None:
+        """Take in the zxid of an answer: its epoch may be a new one."""
+        if self._router.tracker.reply(zxid >> 32):
+            self._polls.refresh()
+
+    def disconnected(self) -> None:
+        """Take in that the session that writes has lost its connection."""
+        self._polls.refresh()
+
+    # -- hooks of the mixin -----------------------------------------------------------------
+
+    def _list_members(self) -> Iterable[Endpoint]:
+        return self._members
+
+    def _classify(self, request: Read) -> Operation:
+        return request.method.operation
+
+    def _classify_error(self, error: Exception, request: Read) -> FailureKind:
+        return FailureKind.ANSWER if not self._is_started else failure_kind(error)
+
+    def _read_term(self, reply: Answer) -> tuple[int | None, Hashable | None]:
+        return reply.zxid >> 32, None
+
+    def _probe_member(self, member: Endpoint, timeout: float) -> MemberStatus:
+        return self._probe.ask(str(member), timeout)
+
+    def _send_to(self, member: Endpoint, request: Read, timeout: float | None) -> Answer:
+        session = self.session(member)
+        deadline = None if timeout is None else perf_counter() + timeout
+        sending = Sending(session, request, syncs=request.syncs)
+        _await(sending.result, deadline)
+        if sending.is_behind(request) and not sending.has_synced:
+            sending = Sending(session, request, syncs=True)
+            _await(sending.result, deadline)
+        return self.answer(sending, request)
+
+    def _poll(self, member: Endpoint) -> None:
+        super()._poll(member)
+        if not self._is_started:
+            return
+        if member not in self._router.tracker.reachable:
+            self.sessions.drop(str(member))
+        self.mover.follow()
+
+
+def _await(result: AsyncResult, deadline: float | None) -> None:
+    """Wait until `result` is there.
+
+    Raises:
+        KazooTimeoutError: it is not at the deadline.
+    """
+    if not result.wait(None if deadline is None else max(0.0, deadline - perf_counter())):
+        raise KazooTimeoutError("took too long")

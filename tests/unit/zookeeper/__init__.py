@@ -1,0 +1,1 @@
+"""The parts of the ZooKeeper adapter that need no server."""
