@@ -2,20 +2,24 @@
 
 ``zookeeper`` is for most tests, also for those that pause or kill servers, which the next one
 finds repaired; ``fresh_zookeeper`` for those that must not see, or leave, epochs and sessions of
-others; ``start_zookeeper(**options)`` for any other ensemble, see ``bench.servers.zookeeper``.
+others; ``start_zookeeper(**options)`` for any other ensemble, see ``bench.servers.zookeeper``. ``connect(hosts, **options)`` makes clients.
 """
 
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
+import kazoo.client
 import pytest
 
 from bench.servers.zookeeper import ZooKeeperServers
+from lb_strategies_zookeeper import KazooClient
 
 LIMIT = 60
 """Seconds that a test may take, its own ensemble's start not counted."""
@@ -73,3 +77,50 @@ def start_zookeeper() -> Iterator[Starter]:
             return stack.enter_context(ZooKeeperServers(**options))  # type: ignore[arg-type]
 
         yield start
+
+
+class Connector(Protocol):
+    def __call__(self, hosts: str, **options: Any) -> KazooClient: ...
+
+
+class PlainConnector(Protocol):
+    def __call__(self, hosts: str, **options: Any) -> kazoo.client.KazooClient: ...
+
+
+@pytest.fixture
+def connect() -> Iterator[Connector]:
+    """Start our clients; at the end they are stopped, and must leave no thread behind."""
+    before = set(threading.enumerate())
+    clients: list[KazooClient] = []
+
+    def start(hosts: str, **options: Any) -> KazooClient:
+        client = KazooClient(hosts, **{"timeout": 4.0, **options})
+        clients.append(client)
+        client.start(timeout=20.0)
+        return client
+
+    yield start
+    for client in clients:
+        client.stop()
+        client.close()
+    deadline = time.monotonic() + 10.0
+    while left := [t for t in threading.enumerate() if t not in before and t.is_alive()]:
+        assert time.monotonic() < deadline, f"threads are left: {left}"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def plain() -> Iterator[PlainConnector]:
+    """Start stock clients of kazoo's."""
+    clients: list[kazoo.client.KazooClient] = []
+
+    def start(hosts: str, **options: Any) -> kazoo.client.KazooClient:
+        client = kazoo.client.KazooClient(hosts, **{"timeout": 4.0, **options})
+        clients.append(client)
+        client.start(timeout=20.0)
+        return client
+
+    yield start
+    for client in clients:
+        client.stop()
+        client.close()
