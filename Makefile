@@ -83,7 +83,8 @@ newest: servers
 	@echo "== using" $$($(PY) -m bench.servers.binaries zookeeper)
 
 integration: newest
-	$(PY) -m pytest tests/integration $(SPREAD)
+	$(PY) -m pytest tests/integration -m "not alone" $(SPREAD)
+	$(PY) -m pytest tests/integration -m alone
 
 # redis-py's own cluster tests with our classes in the place of theirs; REDIS_PY=path names a
 # checkout of the installed version, else its source distribution is downloaded.
@@ -97,9 +98,10 @@ versions: newest
 	$(PY) -m tests.versions $(SPREAD) $(VERSIONS)
 
 # The oldest version, and Valkey's newest, as CI runs them beside the newest that `integration` has:
-# the same tests, with a shorter soak.
+# the same tests, with a shorter soak, and without those that need the machine for themselves: what
+# these measure is decided in the core.
 bounds: newest
-	LB_SOAK_SECONDS=8 $(PY) -m tests.versions $(SPREAD) redis-5.3 valkey-6.2
+	LB_SOAK_SECONDS=8 $(PY) -m tests.versions $(SPREAD) --shared redis-5.3 valkey-6.2
 
 # Build, install alone elsewhere, and run the unit tests against what was installed.
 wheel: setup

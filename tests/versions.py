@@ -2,7 +2,8 @@
 
 ``python -m tests.versions redis-5.3 valkey-6.2`` makes a virtual environment for each under
 ``build/versions``, all at once, and keeps it for the next time; shows the tests as they run, and
-ends with a table. The exit status is 1 if a test failed anywhere, or if nothing ran.
+ends with a table. The exit status is 1 if a test failed anywhere, or if nothing ran. With
+``--shared``, tests that need the machine for themselves are left out.
 """
 
 from __future__ import annotations
@@ -44,6 +45,16 @@ class Result:
     skipped: Counter[str]
     seconds: float
 
+    def plus(self, passed: int, failed: int, skipped: Counter[str], *, seconds: float) -> Result:
+        """Return the result with more tests, after so many seconds in all."""
+        return Result(
+            self.version,
+            self.passed + passed,
+            self.failed + failed,
+            self.skipped + skipped,
+            seconds,
+        )
+
     @property
     def is_good(self) -> bool:
         """Whether tests ran and none failed."""
@@ -75,16 +86,20 @@ def prepare(version: str) -> Path:
     return python
 
 
-def run(version: str, python: Path, arguments: list[str]) -> Result:
-    """Run the tests with one version."""
+def run(version: str, python: Path, arguments: list[str], *, shared: bool) -> Result:
+    """Run the tests with one version: those that may share the machine, then the others."""
     start = time.monotonic()
-    report = WHERE / f"{version}.xml"
-    report.unlink(missing_ok=True)
     environment = {**os.environ, "LB_LIBRARY": version.partition("-")[0]}
-    command = [str(python), "-m", "pytest", SUITE, f"--junitxml={report}", *arguments]
-    subprocess.run(command, env=environment, check=False)
-    passed, failed, skipped = counts(report)
-    return Result(version, passed, failed, skipped, time.monotonic() - start)
+    result = Result(version, 0, 0, Counter(), 0.0)
+    for marked in ("not alone", "alone")[: 1 if shared else 2]:
+        report = WHERE / f"{version}.{marked.replace(' ', '-')}.xml"
+        report.unlink(missing_ok=True)
+        command = [str(python), "-m", "pytest", SUITE, f"--junitxml={report}", "-m", marked]
+        if marked == "not alone":
+            command += arguments
+        subprocess.run(command, env=environment, check=False)
+        result = result.plus(*counts(report), seconds=time.monotonic() - start)
+    return result
 
 
 def counts(report: Path) -> tuple[int, int, Counter[str]]:
@@ -127,10 +142,12 @@ def main(arguments: list[str]) -> int:
     print(f"== environments of {', '.join(names)}", flush=True)
     with ThreadPoolExecutor() as threads:
         pythons = list(threads.map(prepare, names))
+    shared = "--shared" in arguments
+    extra = [a for a in arguments if a.startswith("-") and a != "--shared"]
     results = []
     for i, (name, python) in enumerate(zip(names, pythons, strict=True), 1):
         print(f"== {name} ({i} of {len(names)})", flush=True)
-        results.append(run(name, python, [a for a in arguments if a.startswith("-")]))
+        results.append(run(name, python, extra, shared=shared))
         print(table(results), flush=True)
     return 0 if all(r.is_good for r in results) else 1
 

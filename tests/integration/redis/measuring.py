@@ -1,34 +1,17 @@
-"""How to measure on a machine that has other things to do as well."""
+"""How to see that nobody waits, on a machine that has other things to do as well."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from . import library
-
-T = TypeVar("T")
-
-
-async def at_best(
-    measure: Callable[[], Awaitable[T]], holds: Callable[[T], bool], *, attempts: int = 3
-) -> T:
-    """Measure until the result holds, and return the last one.
-
-    For what only a machine without a free CPU can spoil. Each attempt must start from scratch, and
-    the fault that is looked for must show in every one, so that it fails them all.
-    """
-    for _ in range(attempts - 1):
-        found = await measure()
-        if holds(found):
-            return found
-    return await measure()
 
 
 @contextmanager
