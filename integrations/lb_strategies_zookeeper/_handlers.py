@@ -6,6 +6,8 @@ thread of the connection. So a result that looks at it while it is set knows its
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Final
@@ -23,6 +25,9 @@ from ._progress import Progress
 
 UNANSWERED: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, AuthFailedError)
 """Errors that kazoo gives instead of an answer."""
+
+_SKIP: Final = 1.0
+"""Seconds after which a server that a session was to move to has to be one of several again."""
 
 
 class StampedResult(AsyncResult):
@@ -60,6 +65,27 @@ class WriteHandler(SequentialThreadingHandler):
         self._progress = progress
         self._learn_zxid = learn_zxid
         self._connection_thread = 0
+        self._only: tuple[str, int] | None = None
+        self._only_until = 0.0
+
+    def go_to(self, host: str, port: int) -> None:
+        """Have the next connection be to this server.
+
+        When a connection breaks, kazoo goes on in the list of hosts as it was when it began with
+        it, and looks for a new one at the end. Until then all other servers seem not to be there.
+        """
+        self._only_until = time.monotonic() + _SKIP
+        self._only = host, port
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a new connection."""
+        address = kwargs.get("address")  # only the client's own connection is made like that
+        if address is not None and self._only is not None:
+            is_other = (kwargs.get("hostname"), address[1]) != self._only
+            if is_other and time.monotonic() < self._only_until:
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "the session moves elsewhere")
+            self._only = None
+        return super().create_connection(*args, **kwargs)
 
     def select(self, *args: Any, **kwargs: Any) -> Any:
         """Wait for the sockets of the connection."""

@@ -21,7 +21,7 @@ import kazoo.client
 
 from lb_strategies.consensus import ConsensusRouter
 
-from ._hosts import Directory
+from ._hosts import Directory, split_endpoint
 from ._sessions import break_connection
 
 _LOGGER: Final = logging.getLogger("lb_strategies")
@@ -133,7 +133,7 @@ class Mover:
                 return
             if member not in self._router.tracker.reachable:
                 _LOGGER.warning("the session leaves %s, which does not answer", member)
-                break_connection(self._client)
+                self._leave(self._order[0])
             elif self._client.connected and self._should_lead(member):
                 is_moving = True
                 target = self._order[0]
@@ -172,7 +172,7 @@ class Mover:
             if client._stopped.is_set() or self.member != member:
                 return  # it has gone by itself
             before = client._connection._socket
-            break_connection(client)
+            self._leave(target)
             _wait(lambda: client._connection._socket is not before and client.connected, _CONNECT)
             if self.member == target:
                 _LOGGER.info("the session has moved from %s to %s, which leads", member, target)
@@ -186,6 +186,11 @@ class Mover:
         finally:
             self._gate.open()
             self._busy.release()
+
+    def _leave(self, target: str) -> None:
+        """Break the connection, and have the next one be to `target`."""
+        self._client.handler.go_to(*split_endpoint(target))
+        break_connection(self._client)
 
     def _drain(self) -> bool:
         """Wait until nothing is on its way; return whether that is so."""

@@ -2,7 +2,8 @@
 
 ``zookeeper`` is for most tests, also for those that pause or kill servers, which the next one
 finds repaired; ``fresh_zookeeper`` for those that must not see, or leave, epochs and sessions of
-others; ``start_zookeeper(**options)`` for any other ensemble, see ``bench.servers.zookeeper``. ``connect(hosts, **options)`` makes clients.
+others; ``start_zookeeper(**options)`` for any other ensemble, see ``bench.servers.zookeeper``.
+``connect(hosts, **options)`` makes our clients, and ``plain`` kazoo's.
 """
 
 from __future__ import annotations

@@ -1,0 +1,259 @@
+"""The session that writes: at the leader, away from who hangs, with all that belongs to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.protocol.states import KazooState
+
+from bench.servers.zookeeper import ZooKeeperServers
+from lb_strategies_zookeeper import KazooClient
+from tests.integration.zookeeper.conftest import Connector, PlainConnector, Starter
+from tests.integration.zookeeper.history import Writer
+
+pytestmark = pytest.mark.integration
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def at_leader(client: KazooClient, servers: ZooKeeperServers) -> bool:
+    return client.connected and client.session_endpoint == servers.leader().endpoint
+
+
+def with_first(servers: ZooKeeperServers, first: str) -> str:
+    return ",".join([first, *(e for e in servers.endpoints if e != first)])
+
+
+def test_a_planned_move_fails_nothing(zookeeper: ZooKeeperServers) -> None:
+    """With requests in flight all the while; the session, ephemerals and order are kept."""
+    hosts = with_first(zookeeper, zookeeper.followers[0].endpoint)
+    client = KazooClient(hosts, timeout=10.0, randomize_hosts=False)
+    states: list[str] = []
+    client.add_listener(states.append)
+    try:
+        # Without waiting for the leader to be known, so that there is something to move.
+        assert client._routing is not None
+        client._routing._is_started = True
+        client.start_async().wait(10.0)
+        assert client.session_endpoint == zookeeper.followers[0].endpoint
+        client.create("/ephemeral", ephemeral=True)
+        client.create("/log")
+        session = client.client_id
+        results = [client.create_async("/log/n-", b"%d" % n, sequence=True) for n in range(50)]
+        client._routing._is_started = False
+        client._routing.start()
+        deadline = time.monotonic() + 20.0
+        while not at_leader(client, zookeeper) or len(results) < 400:
+            assert time.monotonic() < deadline
+            n = len(results)
+            results.append(client.create_async("/log/n-", b"%d" % n, sequence=True))
+            if n % 10 == 0:
+                results[-1].get(timeout=10.0)
+        names = [result.get(timeout=10.0) for result in results]
+        assert names == sorted(names)
+        assert client.client_id == session
+        stat = client.exists("/ephemeral")
+        assert stat is not None
+        assert stat.ephemeralOwner == session[0]
+        wait_until(lambda: len(states) >= 3)
+        assert states == ["CONNECTED", "SUSPENDED", "CONNECTED"]
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_server_that_hangs_is_left_with_the_session(
+    start_zookeeper: Starter, connect: Connector, plain: PlainConnector, role: str
+) -> None:
+    """kazoo#260, kazoo#491: with requests in flight kazoo itself takes the session's time-out.
+
+    A session at a follower stays there with a strategy that does not pin writes, and needs no
+    election; otherwise the new leader has to be waited for.
+    """
+    servers = start_zookeeper(tick=0.5, sync_limit=3)
+    hung = servers.leader() if role == "leader" else servers.followers[0]
+    hosts = with_first(servers, hung.endpoint)
+    strategy = "hybrid" if role == "leader" else "round_robin"
+    ours = connect(hosts, strategy=strategy, randomize_hosts=False)
+    stock = plain(hosts, randomize_hosts=False)
+    assert ours.session_endpoint == hung.endpoint
+    assert stock.client_id is not None
+    session, stock_session = ours.client_id[0], stock.client_id[0]
+    ours.create("/ephemeral", ephemeral=True)
+    with Writer(ours, "/ours") as our_writer, Writer(stock, "/stock") as stock_writer:
+        time.sleep(0.3)
+        paused = time.monotonic()
+        hung.pause()
+        if role == "leader":
+            servers.leader()
+        elected = time.monotonic() - paused
+        wait_until(lambda: our_writer.times[-1] > paused + max(elected, 0.2))
+        time.sleep(1.0)
+        our_gap = our_writer.longest_gap()
+        stock_gap = max(time.monotonic() - stock_writer.times[-1], stock_writer.longest_gap())
+        hung.resume()
+        wait_until(lambda: stock_writer.times[-1] > time.monotonic() - 0.5)
+    assert ours.client_id[0] == session
+    assert ours.exists("/ephemeral").ephemeralOwner == session  # type: ignore[union-attr]
+    assert len(our_writer.errors) <= 5, our_writer.errors
+    assert our_gap < elected + 2.5, (our_gap, elected)
+    assert our_gap < stock_gap or stock.client_id[0] != stock_session
+    our_writer.check(ours)
+
+
+def test_a_killed_leader_is_left_at_once(zookeeper: ZooKeeperServers, connect: Connector) -> None:
+    client = connect(zookeeper.hosts)
+    session = client.client_id[0]
+    client.create("/ephemeral", ephemeral=True)
+    with Writer(client, "/ours") as writer:
+        time.sleep(0.2)
+        killed = time.monotonic()
+        zookeeper.leader().kill()
+        zookeeper.leader()
+        elected = time.monotonic()
+        wait_until(lambda: at_leader(client, zookeeper))
+        wait_until(lambda: writer.times[-1] > elected + 0.2)
+    assert writer.first_after(elected) < 1.0 + (elected - killed)
+    assert client.client_id[0] == session
+    assert client.exists("/ephemeral").ephemeralOwner == session  # type: ignore[union-attr]
+    assert len(writer.errors) <= 5
+    writer.check(client)
+
+
+@pytest.mark.integration(limit=120)
+def test_ten_changes_of_leader_lose_nothing(
+    zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    """Under load, with locks held and ephemerals present; and nothing is executed twice."""
+    clients = [connect(zookeeper.hosts, timeout=15.0) for _ in range(2)]
+    rival = connect(zookeeper.hosts, timeout=15.0)
+    sessions = [client.client_id[0] for client in clients]
+    locks = [client.Lock(f"/lock{n}", str(n)) for n, client in enumerate(clients)]
+    for n, client in enumerate(clients):
+        assert locks[n].acquire(timeout=10.0)
+        client.create(f"/ephemeral{n}", ephemeral=True)
+    writers = [Writer(client, f"/ours{n}", every=0.01) for n, client in enumerate(clients)]
+    for writer in writers:
+        writer.__enter__()
+    try:
+        for _ in range(10):
+            zookeeper.change_leader()
+            for client in (*clients, rival):
+                wait_until(lambda client=client: at_leader(client, zookeeper))
+    finally:
+        for writer in writers:
+            writer.__exit__()
+    rival.sync("/")
+    for n, client in enumerate(clients):
+        assert client.client_id[0] == sessions[n]
+        assert client.exists(f"/ephemeral{n}").ephemeralOwner == sessions[n]  # type: ignore[union-attr]
+        assert locks[n].is_acquired
+        assert not rival.Lock(f"/lock{n}", "rival").acquire(blocking=False)
+        assert rival.Lock(f"/lock{n}").contenders() == [str(n)]
+        writers[n].check(rival)
+        assert len(writers[n].created) > 100
+
+
+def test_the_users_listeners_may_use_the_client(
+    zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    """kazoo#356, kazoo#241, kazoo#116: in kazoo the listener waits for its own thread."""
+    client = connect(zookeeper.hosts)
+    client.create("/node", b"value")
+    told: list[tuple[str, Any]] = []
+
+    def listen(state: KazooState) -> None:
+        found = client.get("/node")[0] if state == KazooState.CONNECTED else None
+        told.append((state, found))
+
+    client.add_listener(listen)
+    zookeeper.leader().kill()
+    wait_until(lambda: ("CONNECTED", b"value") in told)
+    assert told[0] == ("SUSPENDED", None)
+    client.remove_listener(listen)
+    states = len(told)
+    zookeeper.repair()
+    zookeeper.leader().kill()
+    wait_until(lambda: at_leader(client, zookeeper))
+    assert len(told) == states
+
+
+def test_a_leader_that_serves_nobody_is_not_pinned_to(
+    start_zookeeper: Starter, connect: Connector
+) -> None:
+    servers = start_zookeeper(leader_serves=False)
+    client = connect(servers.hosts)
+    client.create("/node", b"value")
+    followers = [server.endpoint for server in servers.followers]
+    assert client.leader is None
+    assert client.session_endpoint in followers
+    for _ in range(50):
+        assert client.get("/node")[0] == b"value"
+
+
+def test_a_leader_that_refuses_clients_is_tried_once_in_a_while(
+    start_zookeeper: Starter, connect: Connector, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The AdminServer says that it leads; the session has to go elsewhere and stay there."""
+    servers = start_zookeeper(servers=1, observers=1, leader_serves=False)
+    leader, [observer] = servers.leader(), servers.observers
+    assert leader.admin_port is not None
+    assert observer.admin_port is not None
+    # All AdminServers of an ensemble are expected at one port: here, the leader's.
+    client = connect(
+        with_first(servers, observer.endpoint), admin_port=leader.admin_port, timeout=8.0
+    )
+    client.create("/node", b"value")
+    moves = sum("does not take the session" in message for message in caplog.messages)
+    time.sleep(1.5)
+    assert client.session_endpoint == observer.endpoint
+    assert client.get("/node")[0] == b"value"
+    moves = sum("does not take the session" in message for message in caplog.messages)
+    assert moves <= 1
+
+
+def test_one_server_is_enough(start_zookeeper: Starter, connect: Connector) -> None:
+    servers = start_zookeeper(servers=1, options={"standaloneEnabled": "true"})
+    client = connect(servers.hosts)
+    assert client.leader == client.session_endpoint == servers.hosts
+    client.create("/node", b"value")
+    assert [client.get("/node")[0] for _ in range(5)] == [b"value"] * 5
+
+
+def test_a_server_that_joins_is_used_and_one_that_leaves_is_not(
+    zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    """The client's ``set_hosts``, and CURATOR-7: the session is kept when the ensemble changes."""
+    two = [zookeeper.leader().endpoint, zookeeper.followers[0].endpoint]
+    client = connect(",".join(two), timeout=10.0)
+    session = client.client_id
+    client.create("/node", b"value")
+    client.set_hosts(zookeeper.hosts)
+    wait_until(
+        lambda: client.get("/node") and all(s.picks for s in client.endpoint_stats().values())
+    )
+    assert sorted(client.endpoint_stats()) == sorted(zookeeper.endpoints)
+    others = [server.endpoint for server in zookeeper.followers]
+    client.set_hosts(",".join(others))
+    assert list(client.endpoint_stats()) == others
+    assert [client.get("/node")[0] for _ in range(10)] == [b"value"] * 10
+    assert client.client_id == session
+
+
+def test_the_leader_stops_leading_while_nobody_uses_the_client(
+    zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    client = connect(zookeeper.hosts)
+    new = zookeeper.change_leader()
+    wait_until(lambda: client.leader == new.endpoint == client.session_endpoint)
+    assert threading.active_count() < 40
