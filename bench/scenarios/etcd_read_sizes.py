@@ -32,7 +32,7 @@ MODE = "asyncio"
 ROUNDS = 3
 SECONDS = 3.0
 WORKERS = 128
-"""Enough to saturate three members: the fewer reads a follower has, the more each costs the leader."""
+"""Enough to saturate three members: the fewer reads a follower has, the more each costs."""
 SIZES = (1, 10, 50, 100, 500)
 CPUS = 0.1
 """Of a processor, for each member."""
