@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -149,7 +150,7 @@ def test_ten_changes_of_leader_lose_nothing(
         for _ in range(10):
             zookeeper.change_leader()
             for client in (*clients, rival):
-                wait_until(lambda client=client: at_leader(client, zookeeper))
+                wait_until(partial(at_leader, client, zookeeper))
     finally:
         for writer in writers:
             writer.__exit__()
@@ -239,10 +240,13 @@ def test_a_server_that_joins_is_used_and_one_that_leaves_is_not(
     session = client.client_id
     client.create("/node", b"value")
     client.set_hosts(zookeeper.hosts)
-    wait_until(
-        lambda: client.get("/node") and all(s.picks for s in client.endpoint_stats().values())
-    )
-    assert sorted(client.endpoint_stats()) == sorted(zookeeper.endpoints)
+
+    def is_used() -> bool:
+        assert client.get("/node")[0] == b"value"
+        return all(stats.picks for stats in client.endpoint_stats().values())
+
+    wait_until(is_used)
+    assert set(client.endpoint_stats()) == set(zookeeper.endpoints)
     others = [server.endpoint for server in zookeeper.followers]
     client.set_hosts(",".join(others))
     assert list(client.endpoint_stats()) == others

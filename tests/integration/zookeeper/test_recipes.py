@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -92,9 +93,9 @@ def test_locks_for_reading_and_writing(clients: Clients) -> None:
 
 
 def test_an_election_has_one_winner_after_the_other(clients: Clients) -> None:
-    leaders: list[str] = []
+    leaders: list[int] = []
     elections = [client.Election("/election", str(n)) for n, client in enumerate(clients)]
-    run(*(lambda e=e, n=n: e.run(leaders.append, n) for n, e in enumerate(elections)))
+    run(*(partial(e.run, leaders.append, n) for n, e in enumerate(elections)))
     assert sorted(leaders) == [0, 1]
 
 
@@ -143,7 +144,7 @@ def test_a_counter_loses_no_count(clients: Clients) -> None:
         for _ in range(15):
             counter += 1
 
-    run(*(lambda c=client: count(c) for client in clients))
+    run(*(partial(count, client) for client in clients))
     assert clients[0].Counter("/counter").value == 30
 
 
@@ -165,7 +166,7 @@ def test_barriers_hold_everybody_back(clients: Clients) -> None:
         inside.append(1)
         double.leave()
 
-    run(*(lambda c=client: enter(c) for client in clients))
+    run(*(partial(enter, client) for client in clients))
     assert inside == [1, 1]
 
 
@@ -191,20 +192,23 @@ def test_watches_see_every_state_they_should(clients: Clients) -> None:
     children: list[list[str]] = []
     two.sync("/data")
 
-    @two.DataWatch("/data")
     def see_data(value: bytes | None, stat: object) -> None:
         if value is not None:
             data.append(value)
 
-    @two.ChildrenWatch("/parent")
     def see_children(names: list[str]) -> None:
         children.append(sorted(names))
+
+    two.DataWatch("/data", see_data)
+    two.ChildrenWatch("/parent", see_children)
+
+    def has_seen(count: int) -> bool:
+        return data[-1] == str(count).encode() and len(children[-1]) == count
 
     for count in range(1, 6):
         one.set("/data", str(count).encode())
         one.create(f"/parent/{count}")
-        wait_until(lambda count=count: data[-1] == str(count).encode())
-        wait_until(lambda count=count: len(children[-1]) == count)
+        wait_until(partial(has_seen, count))
     assert data == [str(count).encode() for count in range(6)]
 
 
