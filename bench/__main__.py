@@ -25,10 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console()
     if arguments.scenario == "list":
         for scenario in SCENARIOS.values():
-            console.print(f"[bold]{scenario.name:<16}[/] {scenario.question}")
+            console.print(f"[bold]{scenario.name:<18}[/] {scenario.question}")
         return 0
     if arguments.mode == "both" and not SCENARIOS[arguments.scenario].runs_both:
         parser.error(f"--mode both: {arguments.scenario} measures one kind of client at a time")
+    if arguments.mode in ("sync", "asyncio"):
+        known = SCENARIOS[arguments.scenario].modes
+        if arguments.mode not in known:
+            parser.error(f"--mode {arguments.mode}: {arguments.scenario} has {', '.join(known)}")
     try:
         with terminating():
             result = _run(arguments)
@@ -109,12 +113,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="add other libraries' clients where installed (redis-degraded, asyncio)",
     )
-    etcd = parser.add_argument_group("etcd", "A cluster whose links all have a delay.")
-    etcd.add_argument("--members", type=int, choices=[3, 5])
-    etcd.add_argument("--mix", type=_mix, metavar="R/W", help="reads and writes: 80/20, 50/50")
-    etcd.add_argument("--workers", type=_count, help="of the closed loop")
-    etcd.add_argument("--client-rtt-ms", type=_milliseconds, help="default: 1")
-    etcd.add_argument("--peer-rtt-ms", type=_milliseconds, help="default: 2")
+    cluster = parser.add_argument_group(
+        "etcd and ZooKeeper", "A cluster with a leader, whose links all have a delay."
+    )
+    cluster.add_argument("--members", type=int, choices=[3, 5])
+    cluster.add_argument("--mix", type=_mix, metavar="R/W", help="reads and writes: 80/20, 50/50")
+    cluster.add_argument("--workers", type=_count, help="of the closed loop")
+    cluster.add_argument("--client-rtt-ms", type=_milliseconds, help="default: 1")
+    cluster.add_argument("--peer-rtt-ms", type=_milliseconds, help="default: 2")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="default: a new folder")

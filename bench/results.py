@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
+from bench.closed_testbed import CLIENT_RTT, PEER_RTT
 from bench.record import ContenderResult, RunResult
 from bench.report import markdown
 
@@ -22,8 +23,11 @@ TEXTS = (ROOT / "README.md", ROOT / "docs" / "redis-py-design-note.md")
 PAGE = ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- results: begin (make results) -->", "<!-- results: end -->"
 HEADLINE = ("redis-degraded-sync", "redis-degraded-asyncio")
-SERVERS = {"redis_server": "Redis", "etcd_server": "etcd"}
+SERVERS = {"redis_server": "Redis", "etcd_server": "etcd", "zookeeper_server": "ZooKeeper"}
 VARIED = ("members", "mix")
+"""Parameters that name a run, and the option of the same name."""
+ROUND_TRIPS = {"client_rtt_ms": CLIENT_RTT * 1e3, "peer_rtt_ms": PEER_RTT * 1e3}
+"""Those that do so only if they are not what they are unless told."""
 BULKY = ("curve", "write_curve", "timeline")
 
 
@@ -31,7 +35,10 @@ def file(run: RunResult) -> Path:
     """Store one run, named by scenario, mode, number of degraded endpoints, and what is varied."""
     count = len(str(run["parameters"].get("degraded_endpoint", "")).split(", "))
     suffix = f"-{count}-slow" if count > 1 else ""
-    variant = "".join(f"-{value}" for value in _variant(run).values()).replace("/", "-")
+    variant = "".join(
+        f"-{value}" if name in VARIED else f"-{name}-{value}"
+        for name, value in _variant(run).items()
+    ).replace("/", "-")
     path = FOLDER / f"{run['scenario']}{suffix}{variant}-{run['mode']}.json"
     slim = json.loads(json.dumps(run))
     for contender in slim["contenders"]:
@@ -98,7 +105,14 @@ def renewed(text: str) -> str:
 
 def _variant(run: RunResult) -> dict[str, object]:
     """Return the options by which runs of one scenario are told apart, if it has any."""
-    return {name: run["parameters"][name] for name in VARIED if name in run["parameters"]}
+    parameters = run["parameters"]
+    varied = {name: parameters[name] for name in VARIED if name in parameters}
+    given = {name: parameters.get(name, usual) for name, usual in ROUND_TRIPS.items()}
+    return varied | {
+        name.replace("_", "-"): f"{value:g}"
+        for name, value in given.items()
+        if value != ROUND_TRIPS[name]
+    }
 
 
 def _named(run: RunResult, name: str) -> ContenderResult:

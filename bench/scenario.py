@@ -15,6 +15,7 @@ from bench.record import Bar, ContenderResult, Plot, TextTable
 
 PACKAGES = ("redis", "hiredis", "uvloop", "lb-strategies", "valkey-glide", "coredis")
 ETCD_PACKAGES = ("grpcio", "protobuf", "uvloop", "lb-strategies")
+ZOOKEEPER_PACKAGES = ("kazoo", "uvloop", "lb-strategies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Settings:
         arrivals: Operations per second of an open loop.
         degraded: Number of slow replicas.
         peers: Whether other libraries' clients compete too.
-        members: Of an etcd cluster.
+        members: Of a cluster of etcd or ZooKeeper.
         read_part: Part of the operations that are reads, 0 .. 1.
         workers: Workers of a closed loop.
         client_rtt: Seconds that links add to a client's round trip.
@@ -62,6 +63,7 @@ class Outcome:
     tables: list[TextTable] = field(default_factory=list)
     redis_server: str = ""
     etcd_server: str = ""
+    zookeeper_server: str = ""
     plots: list[Plot] = field(default_factory=list)
 
 
@@ -75,6 +77,7 @@ class Scenario:
         question: First line of the module's docstring.
         runs_both: Whether it can have both kinds of clients at once; it does unless told.
         mode: Kind of its clients unless told.
+        modes: Kinds of clients that it knows.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Scenario:
     question: str
     runs_both: bool = False
     mode: Mode = "sync"
+    modes: tuple[Mode, ...] = ("sync", "asyncio")
 
 
 class Steps:
@@ -126,16 +130,21 @@ class Steps:
 
 def environment(outcome: Outcome) -> dict[str, object]:
     """Return what a reader needs to judge the numbers; nothing that names the machine."""
-    is_etcd = bool(outcome.etcd_server)
-    server = (
-        {"etcd_server": outcome.etcd_server} if is_etcd else {"redis_server": outcome.redis_server}
+    version, key, packages = next(
+        server
+        for server in (
+            (outcome.etcd_server, "etcd_server", ETCD_PACKAGES),
+            (outcome.zookeeper_server, "zookeeper_server", ZOOKEEPER_PACKAGES),
+            (outcome.redis_server or "-", "redis_server", PACKAGES),
+        )
+        if server[0]
     )
     return {
         "python": f"{python_implementation()} {python_version()}",
         "system": f"{system()} {machine()}",
         "cpus": cpu_count(),
-        **server,
-        "versions": dict(_versions(ETCD_PACKAGES if is_etcd else PACKAGES)),
+        key: version,
+        "versions": dict(_versions(packages)),
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from bench.etcd.load import EtcdDriver, Load, Measured
+from bench.closed_loop import Driver, Load, Measured
 from bench.load import Sample
 from bench.record import TextTable
 from bench.servers.etcd import EtcdMember, EtcdServers
@@ -71,7 +71,7 @@ class Disturbance:
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
 
-    def run(self, driver: EtcdDriver, load: Load) -> tuple[Measured, Aftermath]:
+    def run(self, driver: Driver, load: Load) -> tuple[Measured, Aftermath]:
         """Run the load and return what came of it."""
         thread = threading.Thread(target=self._disturb, daemon=True)
         thread.start()

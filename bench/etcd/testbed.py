@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from typing import Final, Self
 
 import grpc
 
-from bench.contenders import Mode
+from bench.closed_loop import Driver, Workload
+from bench.closed_testbed import MEMBERS, READ_PART, TIMEOUT, ClosedTestbed
 from bench.etcd.contenders import Contender, Place, open_client
-from bench.etcd.load import EtcdDriver, Load, open_driver
-from bench.etcd.workload import Workload, mixed, puts
-from bench.scenario import Settings, Steps
+from bench.etcd.load import open_driver
+from bench.etcd.workload import mixed, puts
+from bench.scenario import Settings
 from bench.servers.etcd import EtcdMember, EtcdServers
 from bench.servers.process import taking_precedence
 
-MEMBERS: Final = 3
-READ_PART: Final = 0.8
 WORKERS: Final = 32
-CLIENT_RTT: Final = 0.001
-PEER_RTT: Final = 0.002
-TIMEOUT: Final = 10.0
-"""Seconds per call where nothing is to fail."""
-WARM_UP: Final = 1.5
-"""Seconds of load before each measured slice; connections are opened, the leader is found."""
 
 
-class EtcdTestbed:
+class EtcdTestbed(ClosedTestbed):
     """A running cluster with all keys written. A context manager.
 
     Args:
@@ -47,22 +39,13 @@ class EtcdTestbed:
         workers: int = WORKERS,
         read_part: float = READ_PART,
     ) -> None:
-        self.settings = settings
-        self.mode: Mode = settings.mode
-        self.workers = settings.workers or workers
-        self.read_part = read_part if settings.read_part is None else settings.read_part
-        self.workload: Workload = mixed(self.read_part)
-        self.rtts = (
-            CLIENT_RTT if settings.client_rtt is None else settings.client_rtt,
-            PEER_RTT if settings.peer_rtt is None else settings.peer_rtt,
-        )
+        super().__init__(settings, members=members, workers=workers, read_part=read_part)
         self.etcd = EtcdServers(
-            members=settings.members or members,
+            members=self.members,
             client_rtt=self.rtts[0],
             peer_rtt=self.rtts[1],
             seed=settings.seed,
         )
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -71,9 +54,6 @@ class EtcdTestbed:
             self._fill()
             self._stack = stack.pop_all()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def names(self) -> dict[int, str]:
@@ -108,7 +88,7 @@ class EtcdTestbed:
         )
 
     @contextlib.contextmanager
-    def driving(self, contender: Contender, place: Place | None = None) -> Iterator[EtcdDriver]:
+    def driving(self, contender: Contender, place: Place | None = None) -> Iterator[Driver]:
         """Open a fresh client, and close it at the end."""
         driver = open_driver(contender, place or self.place(), self.mode, self.names)
         try:
@@ -116,47 +96,11 @@ class EtcdTestbed:
         finally:
             driver.close()
 
-    def load(
-        self,
-        seconds: float,
-        name: str,
-        *,
-        workload: Workload | None = None,
-        workers: int | None = None,
-        timeout: float = TIMEOUT,
-    ) -> Load:
-        """Return the load called ``name``: the same for every contender of a run."""
-        return Load(
-            workload or self.workload,
-            workers or self.workers,
-            seconds,
-            timeout,
-            f"{self.settings.seed} {name}",
-        )
+    def _mixed(self, read_part: float) -> Workload:
+        return mixed(read_part)
 
-    def warm_up(self, number: int, seconds: float) -> Load:
-        """Return the load before the slice of ``seconds`` in round ``number``; never longer."""
-        return self.load(min(WARM_UP, seconds), f"warm-up {number}")
-
-    def shuffled(self, contenders: Sequence[Contender], number: int) -> list[Contender]:
-        """Return the order of a round."""
-        order = list(contenders)
-        random.Random(f"{self.settings.seed} order {number}").shuffle(order)
-        return order
-
-    def parameters(self, **more: object) -> dict[str, object]:
-        """Return what a reader has to know, with the delays that the links really gave."""
-        client, peer = self.etcd.round_trips_given()
-        return {
-            "members": len(self.etcd.members),
-            "mix": f"{self.read_part * 100:.0f}/{100 - self.read_part * 100:.0f}",
-            "workers": self.workers,
-            "client_rtt_ms": self.rtts[0] * 1e3,
-            "peer_rtt_ms": self.rtts[1] * 1e3,
-            "client_rtt_given_ms": round(client * 1e3, 2),
-            "peer_rtt_given_ms": round(peer * 1e3, 2),
-            **more,
-        }
+    def _round_trips_given(self) -> tuple[float, float]:
+        return self.etcd.round_trips_given()
 
     def _fill(self) -> None:
         leader = self.etcd.leader().endpoint
@@ -172,14 +116,3 @@ class EtcdTestbed:
             put(message, timeout=TIMEOUT)
         except grpc.RpcError as error:
             raise RuntimeError(f"the cluster takes no writes: {error}") from error
-
-
-def rounds_of(
-    testbed: EtcdTestbed, steps: Steps, contenders: Sequence[Contender], rounds: int, more: int = 0
-) -> Iterator[tuple[int, Contender]]:
-    """Yield every contender in each round, in shuffled order, and show the progress."""
-    steps.expect(rounds * len(contenders) + more)
-    for number in range(1, rounds + 1):
-        for contender in testbed.shuffled(contenders, number):
-            steps.begin(f"round {number} of {rounds}: {contender.name}")
-            yield number, contender

@@ -2,51 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from bench.closed_loop import Request, Workload
 from bench.etcd.messages import PutRequest, RangeRequest
-from bench.workload import Kind
 
 KEYS: Final = 1000
 VALUE_SIZE: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One call, made once and sent many times.
-
-    Attributes:
-        kind: A put is a write, a range a read.
-        method: As reported.
-        message: What is sent.
-    """
-
-    kind: Kind
-    method: str
-    message: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Reads and writes, each drawn with equal chances.
-
-    Attributes:
-        read_part: Chance of a read, 0 .. 1.
-        reads: One of them is drawn.
-        writes: One of them is drawn; none are needed if all is read.
-    """
-
-    read_part: float
-    reads: Sequence[Request]
-    writes: Sequence[Request] = ()
-
-    def draw(self, rng: random.Random) -> Request:
-        """Return what a worker does next."""
-        is_read = rng.random() < self.read_part
-        return rng.choice(self.reads if is_read else self.writes)
 
 
 def key(number: int) -> bytes:

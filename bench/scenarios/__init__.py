@@ -18,6 +18,8 @@ from bench.scenarios import (
     redis_loading,
     redis_mixed,
     redis_soak,
+    zookeeper_degraded,
+    zookeeper_steady,
 )
 
 
@@ -30,6 +32,7 @@ def _scenario(module: ModuleType) -> Scenario:
         question,
         runs_both=getattr(module, "RUNS_BOTH", False),
         mode=getattr(module, "MODE", "sync"),
+        modes=getattr(module, "MODES", ("sync", "asyncio")),
     )
 
 
@@ -40,6 +43,7 @@ SCENARIOS: dict[str, Scenario] = {
         [
             *(redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak),
             *(etcd_steady, etcd_degraded, etcd_paused, etcd_election, etcd_read_sizes, etcd_sweep),
+            *(zookeeper_steady, zookeeper_degraded),
         ],
     )
 }

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.closed_testbed import WARM_UP
 from bench.etcd.contenders import ALL, LIMIT, OURS, STOCK, Contender
-from bench.etcd.testbed import WARM_UP, EtcdTestbed, rounds_of
-from bench.etcd.trials import Trials, paired, results, table_of_shares, table_of_trials
+from bench.etcd.testbed import EtcdTestbed
 from bench.record import Bar, TextTable, bar
 from bench.scenario import Outcome, Settings, Steps
+from bench.trials import Trials, paired, results, table_of_shares, table_of_trials
 
 MODE = "asyncio"
 ROUNDS = 3
@@ -42,7 +43,7 @@ def run(settings: Settings, steps: Steps, contenders: Sequence[Contender] = ALL)
         place = testbed.place(configured=slow, left_out=[slow])
         trials = {one.name: Trials(one.name, [slow.name], SETTLED) for one in contenders}
         roles = testbed.roles
-        for number, contender in rounds_of(testbed, steps, contenders, rounds):
+        for number, contender in testbed.rounds_of(steps, contenders, rounds):
             with testbed.driving(contender, place) as driver:
                 driver.run(testbed.warm_up(number, seconds))
                 slow.slow_down(DELAY, jitter=JITTER)

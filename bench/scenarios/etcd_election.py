@@ -20,12 +20,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.closed_testbed import WARM_UP
 from bench.etcd.contenders import ALL, OURS, Contender
 from bench.etcd.faults import Aftermath, Disturbance, table_of_faults
-from bench.etcd.testbed import WARM_UP, EtcdTestbed
-from bench.etcd.trials import Trials, results, table_of_errors, table_of_trials
+from bench.etcd.testbed import EtcdTestbed
 from bench.record import Bar, TextTable, bar
 from bench.scenario import Outcome, Settings, Steps
+from bench.trials import Trials, results, table_of_errors, table_of_trials
 
 MODE = "asyncio"
 ROUNDS = 2

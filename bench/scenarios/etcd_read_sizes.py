@@ -19,14 +19,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from bench.closed_loop import Workload
+from bench.closed_testbed import WARM_UP
 from bench.etcd.contenders import OURS, Contender
-from bench.etcd.testbed import WARM_UP, EtcdTestbed
-from bench.etcd.trials import Trials, paired, results, table_of_trials
-from bench.etcd.workload import VALUE_SIZE, Workload, points, ranges
+from bench.etcd.testbed import EtcdTestbed
+from bench.etcd.workload import VALUE_SIZE, points, ranges
 from bench.record import Bar, Plot, TextTable, bar
 from bench.scenario import Outcome, Settings, Steps
 from bench.servers.etcd import EtcdServers
 from bench.servers.quota import CpuQuota, QuotaError
+from bench.trials import Trials, paired, results, table_of_trials
 
 MODE = "asyncio"
 ROUNDS = 3

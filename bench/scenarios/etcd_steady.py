@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.closed_testbed import WARM_UP
 from bench.etcd.contenders import ALL, LIMIT, OURS, STOCK, Contender
-from bench.etcd.testbed import WARM_UP, EtcdTestbed, rounds_of
-from bench.etcd.trials import Trials, paired, results, table_of_shares, table_of_trials
+from bench.etcd.testbed import EtcdTestbed
 from bench.record import Bar, TextTable, bar
 from bench.scenario import Outcome, Settings, Steps
+from bench.trials import Trials, paired, results, table_of_shares, table_of_trials
 
 MODE = "asyncio"
 ROUNDS = 5
@@ -37,7 +38,7 @@ def run(settings: Settings, steps: Steps, contenders: Sequence[Contender] = ALL)
     trials = {contender.name: Trials(contender.name) for contender in contenders}
     with EtcdTestbed(settings) as testbed:
         roles = testbed.roles
-        for number, contender in rounds_of(testbed, steps, contenders, rounds):
+        for number, contender in testbed.rounds_of(steps, contenders, rounds):
             with testbed.driving(contender) as driver:
                 driver.run(testbed.warm_up(number, seconds))
                 trials[contender.name].add(driver.run(testbed.load(seconds, f"round {number}")))

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.closed_testbed import WARM_UP
 from bench.etcd.contenders import OURS, STOCK, Contender
-from bench.etcd.testbed import WARM_UP, EtcdTestbed
-from bench.etcd.trials import FIGURES, Trials, paired, results, table_of_trials
+from bench.etcd.testbed import EtcdTestbed
 from bench.record import Plot, TextTable
 from bench.scenario import Outcome, Settings, Steps
+from bench.trials import FIGURES, Trials, paired, results, table_of_trials
 
 MODE = "asyncio"
 MEMBERS = 5

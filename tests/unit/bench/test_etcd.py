@@ -6,10 +6,16 @@ import pytest
 
 from bench import results as bench_results
 from bench.__main__ import main
+from bench.closed_loop import Measured
 from bench.etcd.faults import aftermath, table_of_faults
-from bench.etcd.load import Measured
 from bench.etcd.messages import PutRequest, RangeRequest, RangeResponse
-from bench.etcd.trials import (
+from bench.etcd.workload import KEYS, VALUE_SIZE, mixed, ranges
+from bench.load import Sample
+from bench.record import RunResult
+from bench.report import page
+from bench.scenario import Outcome, environment
+from bench.servers.quota import CpuQuota
+from bench.trials import (
     Trials,
     paired,
     results,
@@ -18,12 +24,6 @@ from bench.etcd.trials import (
     table_of_shares,
     table_of_trials,
 )
-from bench.etcd.workload import KEYS, VALUE_SIZE, mixed, ranges
-from bench.load import Sample
-from bench.record import RunResult
-from bench.report import page
-from bench.scenario import Outcome, environment
-from bench.servers.quota import CpuQuota
 from bench.workload import Kind
 
 

@@ -1,4 +1,4 @@
-"""The numbers of one contender on etcd: its trials one by one, their mean and their spread."""
+"""The numbers of one contender in closed loops: its trials, their mean and their spread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bench.etcd.load import Measured
+from bench.closed_loop import Measured
 from bench.load import Sample
 from bench.record import (
     ContenderResult,
@@ -37,7 +37,8 @@ class Trial:
     write_p50: float
     write_p99: float
     degraded_share: float
-    """Part of the reads that the degraded members answered, those after ``settled`` only."""
+    """Part of the reads that the degraded members answered, those after ``settled`` only; where
+    replies do not tell who answered, part of all requests of the slice."""
     cpu: float
 
 
@@ -67,21 +68,31 @@ class Trials:
     settled: float = 0.0
     all: list[Trial] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    received: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.recorder = Recorder(self.name)
 
-    def add(self, measured: Measured) -> None:
-        """Add one measured slice."""
+    def add(self, measured: Measured, received: Mapping[str, int] | None = None) -> None:
+        """Add one measured slice.
+
+        Args:
+            measured: The slice.
+            received: How many requests each server counted in it; None where every reply tells
+                who answered.
+        """
         samples = measured.samples
-        self.recorder.add_round(
-            samples, seconds=measured.seconds, calls=answered(samples, kind="read")
-        )
+        self.received.update(received or {})
+        calls = answered(samples, kind="read") if received is None else received
+        self.recorder.add_round(samples, seconds=measured.seconds, calls=calls)
         if not self.recorder.timeline:
             self.recorder.timeline = shares_in_windows(samples)
         self.samples += samples
-        late = answered((s for s in samples if s.at >= self.settled), kind="read")
-        total = sum(late.values())
+        late = (
+            answered((s for s in samples if s.at >= self.settled), kind="read")
+            if received is None
+            else Counter(received)
+        )
         reads, writes = (
             [sample.latency for sample in samples if sample.kind == kind] for kind in KINDS
         )
@@ -92,7 +103,7 @@ class Trials:
                 read_p99=percentile(reads, 0.99),
                 write_p50=percentile(writes, 0.5),
                 write_p99=percentile(writes, 0.99),
-                degraded_share=sum(late[name] for name in self.degraded) / max(total, 1),
+                degraded_share=sum(late[name] for name in self.degraded) / max(late.total(), 1),
                 cpu=measured.cpu,
             )
         )
@@ -190,6 +201,20 @@ def table_of_shares(contenders: Iterable[Trials], names: Mapping[str, str]) -> T
             row += [f"{counts[name] / total:.1%}" if total else "-" for name in names]
         rows.append(row)
     return {"title": "share per member, by the member id in the replies", "rows": rows}
+
+
+def table_of_requests(contenders: Iterable[Trials], names: Mapping[str, str]) -> TextTable:
+    """Return each server's part of all requests, reads and writes, by its own counter.
+
+    Args:
+        contenders: All of them.
+        names: What each server is called, and what it is.
+    """
+    rows = [["contender", *names.values()]]
+    for trials in contenders:
+        total = max(trials.received.total(), 1)
+        rows.append([trials.name, *(f"{trials.received[name] / total:.1%}" for name in names)])
+    return {"title": "share of all requests per server, by its own counter", "rows": rows}
 
 
 def table_of_errors(contenders: Iterable[Trials]) -> TextTable:
