@@ -33,6 +33,7 @@ def by_name(outcome: Outcome) -> dict[str, ContenderResult]:
     return {result["name"]: result for result in outcome.contenders}
 
 
+@pytest.mark.alone
 def test_in_a_steady_cluster_reads_are_spread_and_writes_go_to_the_leader() -> None:
     with Steps() as steps:
         outcome = etcd_steady.run(SHORT, steps, [HYBRID, GRPC, ONE, LIMIT])

@@ -133,6 +133,7 @@ def test_a_stall_holds_everything_back_until_it_is_undone(proxy: FaultProxy) -> 
             assert new.recv(10) == b"new"
 
 
+@pytest.mark.alone
 def test_a_stall_also_holds_back_delayed_replies(proxy: FaultProxy) -> None:
     proxy.delay(0.05)
     with connect(proxy) as connection:
