@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 from weakref import ref
 
@@ -46,12 +47,12 @@ class Gate:
         self._call = call
         self._lock = threading.RLock()
         self._held: deque[tuple[Any, Any]] | None = None
-        self._last = threading.local()
+        self._last: ContextVar[ref[Any] | None] = ContextVar("last request", default=None)
 
     def __call__(self, request: Any, result: Any) -> Any:
         """Queue a request, now or when the gate is opened."""
         if result is not None:
-            self._last.result = ref(result)
+            self._last.set(ref(result))
         with self._lock:
             if self._held is None:
                 return self._call(request, result)
@@ -60,8 +61,8 @@ class Gate:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the calling thread has asked for something and did not wait for the answer."""
-        last = getattr(self._last, "result", None)
+        """Whether the calling thread or task has asked for something that is not answered yet."""
+        last = self._last.get()
         result = None if last is None else last()
         return result is not None and not result.ready()
 

@@ -64,28 +64,36 @@ def _method(
     return Method(Operation(OperationClass.LINEARIZABLE_READ, name), begin, finish, position)
 
 
+_KAZOO: Final = kazoo.client.KazooClient
+"""Its own methods, also where a client has others of the same names."""
+
 # ZooKeeper answers every read from the state of the server that is asked, and makes no difference
 # between followers and observers. None of them may have lost the leader, however.
-GET: Final = _method("get", lambda client, path: client.get_async(path))
+GET: Final = _method("get", lambda client, path: _KAZOO.get_async(client, path))
 EXISTS: Final = _method(
     "exists",
-    lambda client, path: client.exists_async(path),
+    lambda client, path: _KAZOO.exists_async(client, path),
     position=lambda stat, zxid: zxid if stat is None else stat_position(stat),
 )
 # The stat is asked for also if the caller does not want it, because it tells the position.
 GET_CHILDREN: Final = _method(
     "get_children",
-    lambda client, path: client.get_children_async(path, include_data=True),
+    lambda client, path: _KAZOO.get_children_async(client, path, include_data=True),
     finish=lambda value: value[0],
 )
 GET_CHILDREN_AND_STAT: Final = _method(
-    "get_children", lambda client, path: client.get_children_async(path, include_data=True)
+    "get_children", lambda client, path: _KAZOO.get_children_async(client, path, include_data=True)
 )
 GET_ACLS: Final = _method(
     "get_acls",
-    lambda client, path: client.get_acls_async(path),
+    lambda client, path: _KAZOO.get_acls_async(client, path),
     position=lambda value, zxid: zxid,
 )
+
+
+def children_method(include_data: bool) -> Method:
+    """Return how children are read, with their parent's stat or without."""
+    return GET_CHILDREN_AND_STAT if include_data else GET_CHILDREN
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +108,7 @@ class Read:
         events: How many watches had fired when it began, if it must have seen these.
         syncs: Whether the server is to catch up with the leader first.
         is_fenced: Whether a write is to come before it.
+        is_here: Whether it goes where writes go.
     """
 
     routing: Routing
@@ -109,6 +118,7 @@ class Read:
     events: int | None = None
     syncs: bool = False
     is_fenced: bool = False
+    is_here: bool = False
 
     def fetch(self) -> Any:
         """Do it and return the value."""

@@ -38,6 +38,9 @@ from ._ticker import Ticker
 _FENCES: Final = 3
 """How often a fence is tried; it changes nothing, so it can be sent again."""
 
+_LOOK_UP: Final = 30.0
+"""Seconds after which a name that stood for several servers is looked up again."""
+
 
 class Routing(ConsensusRoutingMixin[Read, Answer]):
     """Routes the reads of `client`, and keeps its session where it belongs.
@@ -75,7 +78,8 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         self.progress = progress
         self.ticker = Ticker()
         self._client = client
-        self._members = members
+        self._names = self._members = members
+        self._looked_up_at = 0.0
         self._probe = probe
         self._fence = f"/lb-strategies-fence-{uuid.uuid4()}" if fence else None
         self._expands = expands
@@ -93,7 +97,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
             return
         self._is_started = True
         if self._expands:
-            self.use_members(expand(self._members))
+            self._look_up(perf_counter())
         self.mover.reset()
         self._keep_polling()
         self._keep_sessions()
@@ -110,8 +114,21 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         self.ticker.stop()
 
     def use_members(self, members: tuple[str, ...]) -> None:
-        """Make `members` all the servers there are."""
-        self._members = members
+        """Make `members`, or what their names stand for, all the servers there are."""
+        self._names = self._members = members
+        if self._expands and self._is_started:
+            self._members = expand(members)
+        self._members_changed()
+
+    def _look_up(self, now: float) -> None:
+        """Look whether the names stand for other servers by now."""
+        self._looked_up_at = now
+        members = expand(self._names)
+        if members != self._members:
+            self._members = members
+            self._members_changed()
+
+    def _members_changed(self) -> None:
         self._update_members()
         self.mover.reset()
         if self._is_started:
@@ -134,29 +151,37 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
     def read(
         self, method: Method, path: object, consistency: ReadConsistency | None = None
     ) -> Read | None:
-        """Return the read to be done; None if it has to go where writes go.
+        """Return the read to be done; None if kazoo's own does.
 
-        That is so while no other session is connected, and if the calling thread itself has asked
-        for something that was not answered yet: a session answers in the order it was asked.
+        It goes where writes go while no other session is connected, and if the calling thread or
+        task has asked for something that was not answered yet: a session answers in the order in
+        which it was asked, and kazoo's users pipeline on that.
         """
         if not isinstance(path, str) or not self._is_started:
             return None  # kazoo knows best how to complain
-        if self.gate.is_awaited or not self.sessions.are_ready:
-            return None
+        is_here = self.gate.is_awaited or not self.sessions.are_ready
         consistency = consistency if consistency is not None else self.consistency
         if consistency is ReadConsistency.RELAXED:
-            return Read(self, method, path)
+            return None if is_here else Read(self, method, path)
         progress = self.progress
         is_strong = consistency is ReadConsistency.STRONG
         if not is_strong and not progress.is_unsettled:
-            return Read(self, method, path, progress.zxid)
+            return Read(self, method, path, progress.zxid, is_here=is_here)
         events = progress.events  # first: what is covered then is not more than that
-        is_fenced = is_strong and self._fence is not None
-        return Read(self, method, path, progress.zxid, events, syncs=True, is_fenced=is_fenced)
+        return Read(
+            self,
+            method,
+            path,
+            progress.zxid,
+            events,
+            syncs=True,
+            is_fenced=is_strong and self._fence is not None,
+            is_here=is_here,
+        )
 
     def fetch(self, read: Read) -> Any:
         """Do `read` and return its value."""
-        if read.is_fenced:
+        if read.is_fenced or read.is_here:
             return self.fetch_async(read).get()
         return read.method.finish(self._route(read).value)
 
@@ -167,8 +192,36 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         if read.is_fenced:
             self._raise_fence(read, result, _FENCES)
         else:
-            RoutedRead(self, read, result)
+            self._read(read, result)
         return result
+
+    def _read(self, read: Read, result: AsyncResult) -> None:
+        if read.is_here:
+            self._read_here(read, result, syncs=read.syncs)
+        else:
+            RoutedRead(self, read, result)
+
+    def _read_here(self, read: Read, result: AsyncResult, *, syncs: bool) -> None:
+        """Do `read` on the session that writes."""
+        sending = Sending(self._client, read, syncs=syncs)
+
+        def go_on(_: AsyncResult) -> None:
+            try:
+                if sending.is_behind(read) and not syncs:
+                    self._read_here(read, result, syncs=True)
+                    return
+                answer = self.answer(sending, read)
+            except UNANSWERED as error:
+                if self._is_started and self.sessions.are_ready:
+                    RoutedRead(self, read, result)
+                else:
+                    result.set_exception(error)
+            except Exception as error:
+                result.set_exception(error)
+            else:
+                result.set(read.method.finish(answer.value))
+
+        sending.result.rawlink(go_on)
 
     def _raise_fence(self, read: Read, result: AsyncResult, attempts: int) -> None:
         """Do `read` after a write that changes nothing.
@@ -181,7 +234,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         def go_on(_: AsyncResult) -> None:
             if not isinstance(fence.exception, UNANSWERED):
                 read.zxid = max(read.zxid, fence.zxid)
-                RoutedRead(self, read, result)
+                self._read(read, result)
             elif attempts > 1 and isinstance(fence.exception, ConnectionLoss):
                 self._raise_fence(read, result, attempts - 1)
             else:
@@ -265,6 +318,9 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         if member not in self._router.tracker.reachable:
             self.sessions.drop(str(member))
         self.mover.follow()
+        now = perf_counter()
+        if self._members != self._names and now > self._looked_up_at + _LOOK_UP:
+            self._look_up(now)
 
 
 def _await(result: AsyncResult, deadline: float | None) -> None:

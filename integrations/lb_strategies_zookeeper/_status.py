@@ -54,6 +54,8 @@ def parse_admin(member: str, answer: bytes) -> MemberStatus:
 
 
 def _status(member: str, role: str | None, zxid: int) -> MemberStatus:
+    if role == "read-only":  # cut off from the others, and serving what it has
+        return _NO_LEADER
     if role not in _ROLES or zxid < 0:
         raise ValueError(f"{member} does not say what it is")
     # Observers have no vote, but whatever a follower may be asked they may be asked too.

@@ -31,10 +31,11 @@ from ._library import check_version, missing_parts
 from ._listeners import Listener, Notifier
 from ._probes import Probe
 from ._progress import Progress
-from ._reads import EXISTS, GET, GET_ACLS, GET_CHILDREN, GET_CHILDREN_AND_STAT, Method, Read
+from ._reads import EXISTS, GET, GET_ACLS, Method, Read, children_method
 from ._routed import routed
 from ._routing import Routing
 from ._sessions import LOGGER as SESSION_LOGGER
+from ._view import KazooView
 
 _LOGGER: Final = logging.getLogger("lb_strategies")
 
@@ -208,14 +209,14 @@ class KazooClient(kazoo.client.KazooClient):
     def get_children(  # noqa: D102
         self, path: str, watch: Watch | None = None, include_data: bool = False
     ) -> list[str] | tuple[list[str], ZnodeStat]:
-        read = self._begin(_children(include_data), path, watch)
+        read = self._begin(children_method(include_data), path, watch)
         return super().get_children(path, watch, include_data) if read is None else read.fetch()
 
     @routed
     def get_children_async(  # noqa: D102
         self, path: str, watch: Watch | None = None, include_data: bool = False
     ) -> AsyncResult:
-        read = self._begin(_children(include_data), path, watch)
+        read = self._begin(children_method(include_data), path, watch)
         if read is None:
             return super().get_children_async(path, watch, include_data)
         return read.fetch_async()
@@ -229,6 +230,15 @@ class KazooClient(kazoo.client.KazooClient):
     def get_acls_async(self, path: str) -> AsyncResult:  # noqa: D102
         read = self._begin(GET_ACLS, path, None)
         return super().get_acls_async(path) if read is None else read.fetch_async()
+
+    def with_options(self, *, read_consistency: ReadConsistency | str) -> KazooView:
+        """Return a view of this client whose reads are as fresh as said; it costs nothing."""
+        consistency = ReadConsistency.parse(read_consistency)
+
+        def begin(method: Method, path: str) -> Read | None:
+            return None if self._routing is None else self._routing.read(method, path, consistency)
+
+        return KazooView(self, begin)
 
     def _begin(self, method: Method, path: str, watch: Watch | None) -> Read | None:
         """Return the read to be done elsewhere; None if it is for the session that writes."""
@@ -304,10 +314,6 @@ _TLS_ARGUMENTS: Final = (
 )
 _SESSION_ARGUMENTS: Final = (*_TLS_ARGUMENTS, "read_only")
 """What the sessions that read are made with, if this one is."""
-
-
-def _children(include_data: bool) -> Method:
-    return GET_CHILDREN_AND_STAT if include_data else GET_CHILDREN
 
 
 def _may_wait(listener: object) -> bool:

@@ -263,6 +263,37 @@ def test_what_a_watch_told_of_can_be_read(
     assert len(events) == 40
 
 
+def test_one_read_may_be_fresher_than_the_others(
+    lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector
+) -> None:
+    """Also before the sessions that read are connected, and in the midst of a pipeline."""
+    writer = plain(lagging.leader().endpoint, timeout=20.0)
+    writer.create("/view/child", b"0", makepath=True)
+    client = connect(lagging.hosts, timeout=20.0, strategy="round_robin")
+    strong = client.with_options(read_consistency="strong")
+    relaxed = client.with_options(read_consistency="relaxed")
+    for count in range(1, 31):
+        writer.set("/view/child", str(count).encode())
+        assert int(strong.get("/view/child")[0]) == count
+        writer.set("/view/child", str(count).encode())
+        client.exists_async("/view")
+        result = strong.get_async("/view/child")
+        assert int(result.get(timeout=10.0)[0]) == count
+        assert relaxed.exists("/view/child") is not None
+    wait_for_sessions(client)
+    for view in (strong, relaxed):
+        assert view.get_children("/view") == ["child"]
+        assert view.get_children("/view", include_data=True)[0] == ["child"]
+        assert view.get_children_async("/view").get(timeout=10.0) == ["child"]
+        assert view.exists_async("/view").get(timeout=10.0) == view.exists("/view")
+        assert view.get_acls_async("/view").get(timeout=10.0) == view.get_acls("/view")
+        assert view.leader == client.leader  # and all else is the client's
+        with pytest.raises(NoNodeError):
+            view.get("/view/none")
+        with pytest.raises(NoNodeError):
+            view.get_async("/view/none").get(timeout=10.0)
+
+
 def test_observers_serve_reads_and_never_lead(start_zookeeper: Starter, connect: Connector) -> None:
     servers = start_zookeeper(servers=3, observers=1)
     client = connect(servers.hosts, timeout=20.0)

@@ -1,5 +1,6 @@
 """Holding requests back while the session moves."""
 
+import asyncio
 import threading
 from typing import Any
 
@@ -70,3 +71,15 @@ def test_a_thread_that_has_not_waited_for_its_answer() -> None:
     assert not is_awaited(gate)
     gate("b", SequentialThreadingHandler().async_result())
     assert not is_awaited(gate)  # nobody holds it any more, kazoo neither
+
+
+async def test_a_task_that_has_not_waited_is_not_the_others_concern() -> None:
+    gate = Gate(lambda request, result: None)
+    result = SequentialThreadingHandler().async_result()
+
+    async def ask() -> bool:
+        gate("a", result)
+        return gate.is_awaited
+
+    assert await asyncio.create_task(ask())
+    assert not gate.is_awaited

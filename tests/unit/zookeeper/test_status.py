@@ -35,6 +35,10 @@ def test_a_server_in_an_election_has_no_leader() -> None:
     assert parse_word(MEMBER, answer).has_leader is False
 
 
+def test_a_server_that_is_cut_off_and_read_only_has_no_leader() -> None:
+    assert parse_word(MEMBER, word("read-only")).has_leader is False
+
+
 def test_a_word_that_is_not_allowed_is_no_outage() -> None:
     with pytest.raises(StatusRefusedError, match="whitelist"):
         parse_word(MEMBER, "srvr is not executed because it is not in the whitelist.\n")
