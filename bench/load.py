@@ -73,6 +73,8 @@ class SyncDriver:
 
     def __init__(self, open_client: Callable[[], Any], *, threads: int = THREADS) -> None:
         self.client = open_client()
+        self.began_at = 0.0
+        """When the last open loop began, by ``time.perf_counter``; its samples count from then."""
         self._threads = threads
 
     def open_loop(self, arrivals: Sequence[Arrival]) -> list[Sample]:
@@ -80,7 +82,7 @@ class SyncDriver:
         calls = [_bind(self.client, arrival.operation) for arrival in arrivals]
         numbers = count()
         samples: list[list[Sample]] = [[] for _ in range(self._threads)]
-        began_at = time.perf_counter() + 0.02
+        self.began_at = began_at = time.perf_counter() + 0.02
 
         def work(done: list[Sample]) -> None:
             wake_precisely()

@@ -19,6 +19,7 @@ from bench.scenarios import (
     redis_mixed,
     redis_soak,
     zookeeper_degraded,
+    zookeeper_paused,
     zookeeper_steady,
 )
 
@@ -43,7 +44,7 @@ SCENARIOS: dict[str, Scenario] = {
         [
             *(redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak),
             *(etcd_steady, etcd_degraded, etcd_paused, etcd_election, etcd_read_sizes, etcd_sweep),
-            *(zookeeper_steady, zookeeper_degraded),
+            *(zookeeper_steady, zookeeper_degraded, zookeeper_paused),
         ],
     )
 }

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 import kazoo.client
 
+from bench.zookeeper.workload import VALUE
 from lb_strategies_zookeeper import KazooClient
 
 Kind = Literal["ours", "stock", "sticky", "limit"]
@@ -72,13 +73,13 @@ class Client:
 
     Attributes:
         get: Reads the node of a path.
-        set: Writes a value to it.
+        put: Writes the value of all nodes to it.
         writer: The session that writes.
         sessions: All clients of kazoo's kind that have to be closed.
     """
 
     get: Callable[[str], object]
-    set: Callable[[str, bytes], object]
+    put: Callable[[str], object]
     writer: kazoo.client.KazooClient
     sessions: Sequence[kazoo.client.KazooClient]
 
@@ -104,17 +105,17 @@ def open_client(contender: Contender, place: Place) -> Client:
         if contender.kind == "ours":
             arguments = _arguments(everywhere)
             client = _started(stack, KazooClient(strategy=contender.name, **arguments))
-            made = Client(client.get, client.set, client, [client])
+            made = Client(client.get, _put(client.set), client, [client])
         elif contender.kind == "stock":
             client = connect(*everywhere)
-            made = Client(client.get, client.set, client, [client])
+            made = Client(client.get, _put(client.set), client, [client])
         else:
             is_sticky = contender.kind == "sticky"
             writer = connect(everywhere[0] if is_sticky else place.leader)
             wells = [endpoint for endpoint in everywhere if endpoint not in place.left_out]
             read_from = [everywhere[0]] * len(everywhere) if is_sticky else wells
             readers = [connect(endpoint) for endpoint in read_from]
-            made = Client(_spread(readers), writer.set, writer, [writer, *readers])
+            made = Client(_spread(readers), _put(writer.set), writer, [writer, *readers])
         stack.pop_all()
         return made
 
@@ -134,6 +135,10 @@ def _started(stack: ExitStack, client: kazoo.client.KazooClient) -> kazoo.client
     stack.callback(client.stop)
     client.start(timeout=START_TIMEOUT)
     return client
+
+
+def _put(write: Callable[[str, bytes], object]) -> Callable[[str], object]:
+    return lambda path: write(path, VALUE)
 
 
 def _spread(readers: Sequence[kazoo.client.KazooClient]) -> Callable[[str], object]:

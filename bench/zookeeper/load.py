@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from bench.closed_loop import Load, Measured, Request, run_threads
 from bench.zookeeper.contenders import Client
-from bench.zookeeper.workload import VALUE_SIZE
 from lb_strategies import LoadBalancerError
-
-VALUE: Final = b"x" * VALUE_SIZE
 
 
 class ZooKeeperDriver:
@@ -23,13 +18,10 @@ class ZooKeeperDriver:
 
     def run(self, load: Load) -> Measured:
         """Run the load; kazoo's calls know no time-out, so that of the load is not used."""
-        get, write = self.client.get, self.client.set
+        get, put = self.client.get, self.client.put
 
         def ask(request: Request, timeout: float) -> str:
-            if request.kind == "read":
-                get(request.message)
-            else:
-                write(request.message, VALUE)
+            (get if request.kind == "read" else put)(request.message)
             return ""
 
         return run_threads(load, ask, name_of)

@@ -13,8 +13,8 @@ from bench.scenario import Settings
 from bench.servers.process import taking_precedence
 from bench.servers.zookeeper import ZooKeeperServer, ZooKeeperServers
 from bench.zookeeper.contenders import Contender, Place, open_client
-from bench.zookeeper.load import VALUE, ZooKeeperDriver
-from bench.zookeeper.workload import NODES, PARENT, mixed, path
+from bench.zookeeper.load import ZooKeeperDriver
+from bench.zookeeper.workload import NODES, PARENT, VALUE, mixed, path
 
 WORKERS: Final = 8
 

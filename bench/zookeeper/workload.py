@@ -7,7 +7,7 @@ from typing import Final
 from bench.closed_loop import Request, Workload
 
 NODES: Final = 1000
-VALUE_SIZE: Final = 256
+VALUE: Final = b"x" * 256
 PARENT: Final = "/bench"
 
 

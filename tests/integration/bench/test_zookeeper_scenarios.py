@@ -4,7 +4,7 @@ import pytest
 
 from bench.record import ContenderResult
 from bench.scenario import Outcome, Settings, Steps
-from bench.scenarios import zookeeper_degraded, zookeeper_steady
+from bench.scenarios import zookeeper_degraded, zookeeper_paused, zookeeper_steady
 from bench.zookeeper.contenders import LIMIT, OURS, ROUND_ROBIN, STICKY, STOCK, Contender
 
 pytestmark = pytest.mark.integration
@@ -48,3 +48,30 @@ def test_a_slow_server_is_a_burden_to_who_sticks_to_it() -> None:
     assert found["limit"]["share"][slow] < 0.1
     assert found["stock_kazoo"]["read"]["p50_ms"] > 2 * found["limit"]["read"]["p50_ms"]
     assert [table["title"].split()[0] for table in outcome.tables] == ["mean", "share", "beside"]
+
+
+def test_a_paused_leader_does_not_take_our_session_along() -> None:
+    settings = Settings(seconds=3.0, rounds=1)
+    with Steps() as steps:
+        outcome = zookeeper_paused.run(settings, steps, [STOCK, HYBRID], ["paused leader"])
+    found = {result["name"]: result for result in outcome.contenders}
+    # What is asked of a frozen server is not answered before it wakes up.
+    assert found["stock_kazoo, paused leader"]["read"]["max_ms"] > 2000
+    (title, stock, hybrid) = outcome.tables[0]["rows"]
+    assert title[-2:] == ["same session", "ephemeral alive"]
+    assert stock[0] == "stock_kazoo"
+    assert hybrid[-2:] == ["1 of 1", "1 of 1"]
+    lost = outcome.bars[2]
+    assert lost["name"] == "sessions or ephemerals lost, paused leader, hybrid"
+    assert lost["holds"]
+
+
+def test_a_killed_server_is_back_for_the_next_contender() -> None:
+    settings = Settings(seconds=1.0, rounds=1)
+    with Steps() as steps:
+        outcome = zookeeper_paused.run(
+            settings, steps, [Contender(ROUND_ROBIN), HYBRID], ["killed follower"]
+        )
+    for row in outcome.tables[0]["rows"][1:]:
+        assert row[-2:] == ["1 of 1", "1 of 1"]
+        assert row[2] != "never"

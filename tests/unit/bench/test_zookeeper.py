@@ -1,3 +1,4 @@
+import math
 import random
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from bench.load import Sample
 from bench.record import RunResult
 from bench.scenario import Outcome, environment
 from bench.trials import Trials, table_of_requests
-from bench.zookeeper.load import VALUE, name_of
+from bench.workload import Kind
+from bench.zookeeper.faults import arrivals, noticed, table_of_incidents
+from bench.zookeeper.load import name_of
 from bench.zookeeper.testbed import since
-from bench.zookeeper.workload import NODES, mixed
+from bench.zookeeper.workload import NODES, VALUE, mixed
 
 READ = Request("read", "get", "/a")
 
@@ -73,6 +76,49 @@ def test_shares_are_those_of_the_servers_counters() -> None:
         ["contender", "server 1 (leader)", "server 2"],
         ["ours", "75.0%", "25.0%"],
     ]
+
+
+def test_operations_arrive_at_equal_distances_and_by_the_seed() -> None:
+    made = arrivals(20.0, 10.0, 0.8, "seed")
+    assert [one.at for one in made] == [number / 20 for number in range(200)]
+    kinds = [one.operation.kind for one in made]
+    assert 20 < kinds.count("write") < 60
+    assert {one.operation.method for one in made} == {"get", "put"}
+    assert made == arrivals(20.0, 10.0, 0.8, "seed")
+
+
+def operation(at: float, latency: float, kind: Kind, error: str | None = None) -> Sample:
+    return Sample(at, latency, 0.0, kind, kind, error)
+
+
+def test_a_client_serves_again_when_reads_and_writes_asked_since_have_been_answered() -> None:
+    seen = noticed(
+        [
+            operation(0.1, 0.1, "write", "ConnectionLoss"),  # long over
+            operation(0.9, 1.0, "write", "ConnectionLoss"),  # on its way when it happened
+            operation(0.9, 0.3, "write"),
+            operation(1.1, 0.1, "read"),
+            operation(1.5, 0.2, "read", "ConnectionLoss"),
+            operation(1.6, 1.4, "write"),
+            operation(2.0, 0.1, "read"),
+        ],
+        1.0,
+        True,
+        False,
+    )
+    assert seen.failed == 2
+    assert seen.serving == pytest.approx(2.0)
+    assert seen.last_failure == pytest.approx(0.5)
+    assert seen.longest == pytest.approx(1.4)
+    (_, row) = table_of_incidents("a fault", {"ours": [seen], "idle": []})["rows"]
+    assert row == ["ours", "2", "2.00", "0.50", "1.40", "1 of 1", "0 of 1"]
+
+
+def test_a_client_without_an_answered_write_does_not_serve() -> None:
+    seen = noticed([operation(1.5, 0.1, "read")], 1.0, True, True)
+    assert seen.serving == math.inf
+    (_, row) = table_of_incidents("a fault", {"ours": [seen]})["rows"]
+    assert row[2] == "never"
 
 
 @pytest.mark.parametrize(
