@@ -57,8 +57,24 @@ class Process:
         return self._popen.poll() is None
 
     def pause(self) -> None:
-        """Freeze the process: its connections stay open and nothing answers."""
+        """Freeze the process: its connections stay open and nothing answers.
+
+        Returns when every thread has stopped; the kernel tells them one after the other.
+        """
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 5.0
+        while self._popen.poll() is None and not self._has_stopped():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"process {self._popen.pid} does not stop")
+            time.sleep(0.0005)
+
+    def _has_stopped(self) -> bool:
+        """Whether all threads have stopped, or there are none any more."""
+        options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self._popen.pid, options) is not None
+        except ChildProcessError:
+            return True
 
     def resume(self) -> None:
         """Undo ``pause``."""

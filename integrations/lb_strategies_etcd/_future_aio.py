@@ -13,12 +13,10 @@ from lb_strategies.consensus import (
     Authenticate,
     Failure,
     FailureKind,
-    Plan,
     Reply,
     Send,
     drive_async,
 )
-from lb_strategies.consensus.plan import Step
 
 from ._call import Call
 from ._errors import failure_kind
@@ -53,47 +51,48 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
     def __init__(self, channel: AsyncRoutingChannel, call: Call, timeout: float | None) -> None:
         self._channel = channel
         self._call = call
-        self._deadline = None if timeout is None else perf_counter() + timeout
-        self._plan = plan = channel.plan(call, timeout)
-        self._first = step = next(plan)
-        assert isinstance(step, Send)
-        member = str(step.endpoint)
+        self._timeout = timeout
+        self._pick = pick = channel.acquire(call)
+        member = str(pick.endpoint)
         if channel.can_begin(member):
-            self._inner = inner = channel.begin(call, member, step.timeout)
+            try:
+                self._inner = inner = channel.begin(
+                    call, member, channel.limit(call, pick, timeout)
+                )
+            except BaseException:
+                channel.failed(call, pick, FailureKind.CANCELLED)
+                raise
             inner.add_done_callback(self._answered)
         else:
-            self._rest = channel.spawn(self._go_on(step, None))
+            self._rest = channel.spawn(self._go_on(None))
 
-    # -- the plan ---------------------------------------------------------------------------
+    # -- the attempts -----------------------------------------------------------------------
 
     def _answered(self, inner: Any) -> None:
         """Take in the end of the first attempt, before anybody who awaits it runs."""
-        now = perf_counter()
+        if self._is_done:
+            return
         code = _at_once(inner.code())
         if code is grpc.StatusCode.OK:
-            self._settle(Reply(None, now))
+            self._channel.succeeded(self._call, self._pick)
+            self._end()
             return
         details, leader = _at_once(inner.details()), self._call.asks_for_leader
         if failure_kind(code, details, hasleader_sent=leader) is FailureKind.CANCELLED:
             self._is_cancelled = True
-            self._settle(Failure(asyncio.CancelledError(), FailureKind.CANCELLED, now))
-        elif not self._is_done:
-            self._rest = self._channel.spawn(self._go_on(self._first, inner))
+            self._fail(asyncio.CancelledError(), FailureKind.CANCELLED)
+        else:
+            self._rest = self._channel.spawn(self._go_on(inner))
 
-    def _settle(self, event: Reply[Any] | Failure) -> None:
-        """End the plan with `event`, after which there is nothing to do."""
-        if self._is_done:
-            return
-        try:
-            self._plan.send(event)
-        except StopIteration:
-            pass
-        except BaseException as error:
+    def _fail(self, error: BaseException, kind: FailureKind) -> None:
+        """End it with an `error` after which there is nothing to try."""
+        if not self._is_done:
+            self._channel.failed(self._call, self._pick, kind)
             self._error = error
-        self._end()
+            self._end()
 
-    async def _go_on(self, step: Step, begun: Any | None) -> None:
-        """Do all that is left, from `step` on, which may have `begun`."""
+    async def _go_on(self, begun: Any | None) -> None:
+        """Make all attempts that are left; the first one may have `begun`."""
 
         async def send(step: Send) -> Reply[Any] | Failure:
             nonlocal begun
@@ -110,8 +109,8 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         async def authenticate(step: Authenticate) -> None:
             await self._channel.authenticate(str(step.endpoint), step.timeout)
 
+        plan = self._channel.plan(self._call, self._timeout, first=self._pick)
         try:
-            plan = _started(self._plan, step)
             self._value = await drive_async(plan, send, authenticate, clock=perf_counter)
         except asyncio.CancelledError as error:
             self._is_cancelled = True
@@ -143,8 +142,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
                 raise
             except Exception as error:
                 if self._rest is None:  # it was never sent, such as for want of a serializer
-                    kind = self._call.failure_kind(error)
-                    self._settle(Failure(error, kind, perf_counter()))
+                    self._fail(error, self._call.failure_kind(error))
                     raise
             else:
                 self._channel.saw(response)
@@ -186,7 +184,9 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
 
     def time_remaining(self) -> float | None:
         """Return the seconds that are left; None if there is no limit."""
-        return None if self._deadline is None else max(0.0, self._deadline - perf_counter())
+        if self._timeout is None:
+            return None
+        return max(0.0, self._pick.started_at + self._timeout - perf_counter())
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Have `callback` called with this call at its end, or now."""
@@ -234,14 +234,3 @@ def _at_once(result: Coroutine[Any, Any, Any]) -> Any:
         return stop.value
     result.close()
     raise RuntimeError("a call whose end was announced has no status")
-
-
-def _started(plan: Plan[Any], step: Step) -> Plan[Any]:
-    """Return `plan`, which has yielded `step`, as one that has not begun."""
-    try:
-        while True:
-            step = plan.send((yield step))
-    except StopIteration as stop:
-        return stop.value
-    finally:
-        plan.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from lb_strategies import FailureKind, MemberStatus, Operation, StatusRefusedError
+from lb_strategies import FailureKind, MemberStatus, Operation, Pick, StatusRefusedError
 from lb_strategies.consensus import ConsensusRouter, Plan
 from lb_strategies.membership import Endpoint
 
@@ -42,10 +42,34 @@ class Routing:
 
     # -- for the callables ------------------------------------------------------------------
 
-    def plan(self, call: Call, timeout: float | None) -> Plan[Reply]:
-        """Return the plan of `call`, for whoever does not wait for each step."""
+    def acquire(self, call: Call) -> Pick:
+        """Choose the member for the first attempt of `call`."""
         self._keep_polling()
-        return self._router.plan(call.operation, now=perf_counter(), timeout=timeout)
+        return self._router.acquire(call.operation, now=perf_counter())
+
+    def limit(self, call: Call, pick: Pick, timeout: float | None) -> float | None:
+        """Return how long that attempt may take, in seconds, if the caller waits for `timeout`."""
+        return self._router.limit(call.operation, pick, timeout)
+
+    def succeeded(self, call: Call, pick: Pick) -> None:
+        """Take in that the first attempt was answered."""
+        self._router.succeeded(pick, call.operation, now=perf_counter())
+
+    def failed(self, call: Call, pick: Pick, kind: FailureKind) -> None:
+        """Take in that the first attempt failed and that there will be no other."""
+        self._router.failed(pick, call.operation, kind, now=perf_counter())
+
+    def plan(self, call: Call, timeout: float | None, *, first: Pick | None = None) -> Plan[Reply]:
+        """Return the plan of `call`, for whoever does not wait for each step.
+
+        Args:
+            call: what the caller asked for.
+            timeout: seconds in all, from the `first` pick if there is one.
+            first: the pick of an attempt that has begun.
+        """
+        self._keep_polling()
+        now = perf_counter() if first is None else first.started_at
+        return self._router.plan(call.operation, now=now, timeout=timeout, first=first)
 
     @property
     def retry_for(self) -> float:

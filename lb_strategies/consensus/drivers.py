@@ -15,6 +15,7 @@ def drive(
     send: Callable[[Send], Reply[ReplyT] | Failure],
     authenticate: Callable[[Authenticate], None],
     *,
+    first: Failure | None = None,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ReplyT:
@@ -24,6 +25,7 @@ def drive(
         plan: a new plan.
         send: makes one attempt; what it raises (an interruption) ends the plan.
         authenticate: gets a new token; an ``Exception`` from it is raised to the caller.
+        first: how the first attempt ended, if it was made before.
         clock: monotonic seconds.
         sleep: waits for so many seconds.
     """
@@ -43,6 +45,8 @@ def drive(
 
     try:
         step = next(plan)
+        if first is not None:
+            step = plan.send(first)
         while True:
             step = plan.send(do(step))
     except StopIteration as stop:
@@ -57,6 +61,7 @@ async def drive_async(
     send: Callable[[Send], Awaitable[Reply[ReplyT] | Failure]],
     authenticate: Callable[[Authenticate], Awaitable[None]],
     *,
+    first: Failure | None = None,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ReplyT:
@@ -76,6 +81,8 @@ async def drive_async(
 
     try:
         step = next(plan)
+        if first is not None:
+            step = plan.send(first)
         while True:
             step = plan.send(await do(step))
     except StopIteration as stop:

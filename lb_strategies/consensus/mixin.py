@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 from ..balancer import LoadBalancer
 from ..endpoint import EndpointStats
 from ..membership import Endpoint
+from ..pick import Outcome, Pick
 from ..policy import Policy
 from ..strategy import LoadBalancingStrategy
 from .drivers import drive
@@ -102,20 +103,46 @@ class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         """
         self._keep_polling()
         operation = self._classify(request)
-        plan: Plan[ReplyT] = self._router.plan(operation, now=_clock(), timeout=timeout)
+        router, began = self._router, _clock()
+        pick = router.acquire(operation, now=began)
+        try:
+            limit = router.limit(operation, pick, timeout)
+            value = self._send_to(pick.endpoint, request, limit)
+            term, leader = self._read_term(value)
+        except BaseException as error:
+            first = self._first_failure(pick, error, request)
+        else:
+            router.succeeded(pick, operation, now=_clock(), term=term, leader=leader)
+            return value
+        plan: Plan[ReplyT] = router.plan(operation, now=began, timeout=timeout, first=pick)
+        return self._retry(plan, request, first)
+
+    def _first_failure(self, pick: Pick, error: BaseException, request: RequestT) -> Failure:
+        """Say what the failure of a first attempt means; a hook that fails keeps no pick."""
+        kind = FailureKind.CANCELLED
+        try:
+            if isinstance(error, Exception):
+                kind = self._classify_error(error, request)
+        except BaseException:
+            pick.done(Outcome.CANCELLED, now=_clock())
+            raise
+        return Failure(error, kind, _clock())
+
+    def _retry(self, plan: Plan[ReplyT], request: RequestT, first: Failure) -> ReplyT:
+        """Do what `plan` says about `request` after its `first` attempt has failed."""
 
         def send(step: Send) -> Reply[ReplyT] | Failure:
             try:
                 value = self._send_to(step.endpoint, request, step.timeout)
+                term, leader = self._read_term(value)
             except Exception as error:
                 return Failure(error, self._classify_error(error, request), _clock())
-            term, leader = self._read_term(value)
             return Reply(value, _clock(), term, leader)
 
         def authenticate(step: Authenticate) -> None:
             self._authenticate(step.endpoint, step.timeout)
 
-        return drive(plan, send, authenticate, clock=_clock)
+        return drive(plan, send, authenticate, first=first, clock=_clock)
 
     def _keep_polling(self) -> None:
         """See to it that the members are polled; to be called whenever something is sent."""

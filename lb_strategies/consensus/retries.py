@@ -18,8 +18,26 @@ if TYPE_CHECKING:
     from .router import ConsensusRouter
 
 
+def attempt_limit(
+    router: ConsensusRouter, operation: Operation, seen: tuple[Endpoint, ...], limit: float
+) -> tuple[float, bool]:
+    """Return how long an attempt may take, at most `limit`, and whether it is cut short.
+
+    It is cut if another member of those not `seen` could be asked instead.
+    """
+    if operation.kind.is_read and _has_other(router, operation, seen):
+        cut = router.attempt_timeout(operation)
+        if cut is not None and cut < limit:
+            return cut, True
+    return limit, False
+
+
 def make_plan(
-    router: ConsensusRouter, operation: Operation, now: float, timeout: float | None
+    router: ConsensusRouter,
+    operation: Operation,
+    now: float,
+    timeout: float | None,
+    first: Pick | None,
 ) -> Plan[ReplyT]:
     """Return the plan of one request; see `ConsensusRouter.plan`."""
     deadline = inf if timeout is None else now + timeout
@@ -28,26 +46,23 @@ def make_plan(
     rounds = 0
     tried: tuple[Endpoint, ...] = ()
     again: Endpoint | None = None
-    pick: Pick | None = None
+    pick = first
     event: Event[ReplyT] | None = None
     failure: Failure | None = None
     try:
         while True:
             if again is not None and again in router.everybody(operation):
                 pick = router.balancer.begin(again, now=now, operation=operation.label)
-            else:
+                if not operation.timed:
+                    pick.done(Outcome.REDIRECT, now=now)
+            elif first is None:
                 pick = router.acquire(operation, now=now, exclude=tried)
+            else:
+                pick, first = first, None
             again = None
             member = pick.endpoint
-            if not operation.timed:  # it may wait for somebody else, and is no load meanwhile
-                pick.done(Outcome.REDIRECT, now=now)
             seen = (*tried, member)
-            limit = deadline - now
-            is_cut = False
-            if operation.kind.is_read and _has_other(router, operation, seen):
-                cut = router.attempt_timeout(operation)
-                if cut is not None and cut < limit:
-                    limit, is_cut = cut, True
+            limit, is_cut = attempt_limit(router, operation, seen, deadline - now)
             event = yield Send(member, None if limit == inf else limit)
             now = event.now
             if isinstance(event, Reply):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterable
+from math import inf
 from typing import Final, TypeVar
 
 from ..balancer import LoadBalancer
@@ -16,7 +17,7 @@ from .leadership import LeadershipTracker, StatusRefusedError
 from .operation import FailureKind, Operation
 from .options import ConsensusOptions
 from .plan import Plan
-from .retries import make_plan
+from .retries import attempt_limit, make_plan
 from .usual import UsualTimes
 
 ReplyT = TypeVar("ReplyT")
@@ -128,7 +129,25 @@ class ConsensusRouter:
             now: monotonic time in seconds.
             exclude: members to avoid if there is any other one, healthy or not.
         """
-        return self._acquire(operation, now, exclude, self._teaches(operation))
+        pick = self._acquire(operation, now, exclude, self._teaches(operation))
+        if not operation.timed:  # it may wait for somebody else, and is no load meanwhile
+            pick.done(Outcome.REDIRECT, now=now)
+        return pick
+
+    def limit(self, operation: Operation, pick: Pick, timeout: float | None) -> float | None:
+        """Return how long the first attempt of a request may take, in seconds; None if for ever.
+
+        Args:
+            operation: what is to be done.
+            pick: the member chosen for it.
+            timeout: how long the caller waits.
+        """
+        if timeout is None and not operation.kind.is_read:
+            return None
+        limit, _ = attempt_limit(
+            self, operation, (pick.endpoint,), inf if timeout is None else timeout
+        )
+        return None if limit == inf else limit
 
     def assign(
         self, operation: Operation, *, now: float, exclude: tuple[Endpoint, ...] = ()
@@ -269,7 +288,12 @@ class ConsensusRouter:
     # -- the whole of a request -------------------------------------------------------------
 
     def plan(
-        self, operation: Operation, *, now: float, timeout: float | None = None
+        self,
+        operation: Operation,
+        *,
+        now: float,
+        timeout: float | None = None,
+        first: Pick | None = None,
     ) -> Plan[ReplyT]:
         """Return the plan of one request.
 
@@ -280,8 +304,10 @@ class ConsensusRouter:
             operation: what is to be done.
             now: monotonic time in seconds.
             timeout: how long the caller waits, in seconds; None if for ever.
+            first: the pick of the first attempt, if that was made already: the plan begins with
+                it, and is told how it went. Most requests need no second one, and so no plan.
         """
-        return make_plan(self, operation, now, timeout)
+        return make_plan(self, operation, now, timeout, first)
 
 
 def _checked(members: Iterable[Endpoint]) -> tuple[Endpoint, ...]:

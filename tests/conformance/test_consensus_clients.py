@@ -90,6 +90,7 @@ def test_what_waits_is_awaited() -> None:
         "_authenticate",
         "_poll",
         "_probe_member",
+        "_retry",
         "_route",
         "_send_to",
         "_stop_routing",

@@ -110,7 +110,9 @@ def test_a_reply_without_its_header_says_nothing(reply: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [None, b"bytes", object(), SimpleNamespace(header=None)], ids=repr
+    "reply",
+    [None, b"bytes", object(), SimpleNamespace(header=None)],
+    ids=["None", "bytes", "object", "namespace"],
 )
 def test_what_has_no_header_of_etcd_has_none(reply: object) -> None:
     assert read_header(reply) is None
