@@ -21,6 +21,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 
+from ._hosts import Address
 from ._progress import Progress
 
 UNANSWERED: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, AuthFailedError)
@@ -65,26 +66,25 @@ class WriteHandler(SequentialThreadingHandler):
         self._progress = progress
         self._learn_zxid = learn_zxid
         self._connection_thread = 0
-        self._only: tuple[str, int] | None = None
+        self._only: tuple[Address, ...] = ()
         self._only_until = 0.0
 
-    def go_to(self, host: str, port: int) -> None:
-        """Have the next connection be to this server.
+    def go_to(self, addresses: tuple[Address, ...]) -> None:
+        """Have the next connection be to one of these addresses.
 
         When a connection breaks, kazoo goes on in the list of hosts as it was when it began with
         it, and looks for a new one at the end. Until then all other servers seem not to be there.
         """
         self._only_until = time.monotonic() + _SKIP
-        self._only = host, port
+        self._only = addresses
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Return a new connection."""
         address = kwargs.get("address")  # only the client's own connection is made like that
-        if address is not None and self._only is not None:
-            is_other = (kwargs.get("hostname"), address[1]) != self._only
-            if is_other and time.monotonic() < self._only_until:
+        if address is not None and self._only:
+            if address not in self._only and time.monotonic() < self._only_until:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "the session moves elsewhere")
-            self._only = None
+            self._only = ()
         return super().create_connection(*args, **kwargs)
 
     def select(self, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 import kazoo.client
 from kazoo.version import __version__
 
-OLDEST: Final = (2, 8)
+OLDEST: Final = (2, 9)
 BELOW: Final = (3, 0)
 
 

@@ -22,7 +22,7 @@ import kazoo.client
 
 from lb_strategies.consensus import ConsensusRouter
 
-from ._hosts import Directory, split_endpoint
+from ._hosts import Directory, lookup
 from ._sessions import break_connection
 
 _LOGGER: Final = logging.getLogger("lb_strategies")
@@ -190,7 +190,7 @@ class Mover:
 
     def _leave(self, target: str) -> None:
         """Break the connection, and have the next one be to `target`."""
-        self._client.handler.go_to(*split_endpoint(target))
+        self._client.handler.go_to(lookup(target))
         break_connection(self._client)
 
     def _drain(self) -> bool:

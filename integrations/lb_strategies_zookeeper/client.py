@@ -120,7 +120,7 @@ class KazooClient(kazoo.client.KazooClient):
             connect=self._connect_reader,
             consistency=consistency,
             fence=fence,
-            expands=not (self.use_ssl and self.check_hostname),
+            expands=not (self.use_ssl and getattr(self, "check_hostname", False)),
             rng=rng,
         )
         self._call = self._routing.gate
@@ -294,11 +294,11 @@ class KazooClient(kazoo.client.KazooClient):
         )
 
     def _dial(self, host: str, port: int, timeout: float) -> socket.socket:
+        arguments = {name: getattr(self, name) for name in _TLS_ARGUMENTS if hasattr(self, name)}
+        if "check_hostname" in arguments:  # since kazoo 2.11
+            arguments["hostname"] = host
         connection: socket.socket = self.handler.create_connection(
-            (host, port),
-            hostname=host,
-            timeout=timeout,
-            **{name: getattr(self, name) for name in _TLS_ARGUMENTS},
+            (host, port), timeout=timeout, **arguments
         )
         return connection
 
