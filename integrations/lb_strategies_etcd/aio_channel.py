@@ -145,7 +145,9 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         return AsyncRoutedUnaryUnary(
             self,
             method,
-            lambda channel: channel.unary_unary(method, request_serializer, response_deserializer),
+            lambda channel: channel.unary_unary(
+                method, request_serializer, response_deserializer, _registered_method
+            ),
         )
 
     def unary_stream(
@@ -159,7 +161,9 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         return AsyncRoutedUnaryStream(
             self,
             method,
-            lambda channel: channel.unary_stream(method, request_serializer, response_deserializer),
+            lambda channel: channel.unary_stream(
+                method, request_serializer, response_deserializer, _registered_method
+            ),
         )
 
     def stream_unary(
@@ -173,7 +177,9 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         return AsyncRoutedStreamUnary(
             self,
             method,
-            lambda channel: channel.stream_unary(method, request_serializer, response_deserializer),
+            lambda channel: channel.stream_unary(
+                method, request_serializer, response_deserializer, _registered_method
+            ),
         )
 
     def stream_stream(
@@ -188,7 +194,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
             self,
             method,
             lambda channel: channel.stream_stream(
-                method, request_serializer, response_deserializer
+                method, request_serializer, response_deserializer, _registered_method
             ),
         )
 

@@ -126,7 +126,9 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         return RoutedUnaryUnary(
             self,
             method,
-            lambda channel: channel.unary_unary(method, request_serializer, response_deserializer),
+            lambda channel: channel.unary_unary(
+                method, request_serializer, response_deserializer, _registered_method
+            ),
         )
 
     def unary_stream(
@@ -140,7 +142,9 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         return RoutedUnaryStream(
             self,
             method,
-            lambda channel: channel.unary_stream(method, request_serializer, response_deserializer),
+            lambda channel: channel.unary_stream(
+                method, request_serializer, response_deserializer, _registered_method
+            ),
         )
 
     def stream_unary(
@@ -154,7 +158,9 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         return RoutedStreamUnary(
             self,
             method,
-            lambda channel: channel.stream_unary(method, request_serializer, response_deserializer),
+            lambda channel: channel.stream_unary(
+                method, request_serializer, response_deserializer, _registered_method
+            ),
         )
 
     def stream_stream(
@@ -169,7 +175,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
             self,
             method,
             lambda channel: channel.stream_stream(
-                method, request_serializer, response_deserializer
+                method, request_serializer, response_deserializer, _registered_method
             ),
         )
 
