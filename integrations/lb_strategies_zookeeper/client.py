@@ -264,9 +264,11 @@ class KazooClient(kazoo.client.KazooClient):
         return None if self._routing is None else self._routing.mover.member
 
     @property
-    def load_balancer(self) -> LoadBalancer | None:
-        """What chooses among the servers; None with `strategy` None."""
-        return None if self._routing is None else self._routing.load_balancer
+    def load_balancer(self) -> LoadBalancer:
+        """What chooses among the servers; there is none with `strategy` None."""
+        if self._routing is None:
+            raise AttributeError("a client without a strategy has no load balancer")
+        return self._routing.load_balancer
 
     def endpoint_stats(self) -> dict[Endpoint, EndpointStats]:
         """Return what is known of every server now; nothing with `strategy` None."""

@@ -15,6 +15,7 @@ import valkey
 
 from bench.servers.etcd import EtcdServers
 from bench.servers.redis import RedisClusterServers
+from bench.servers.zookeeper import ZooKeeperServers
 
 pytestmark = pytest.mark.integration
 
@@ -43,6 +44,12 @@ def etcd() -> Iterator[EtcdServers]:
         yield servers
 
 
+@pytest.fixture(scope="module")
+def zookeeper() -> Iterator[ZooKeeperServers]:
+    with ZooKeeperServers() as servers:
+        yield servers
+
+
 def test_there_are_examples_for_sync_asyncio_and_policies() -> None:
     text = "".join(str(example.values[0]) for example in EXAMPLES)
     for name in ("RedisCluster(", "AsyncRedisCluster(", "use_strategy(", "check_policy("):
@@ -64,6 +71,11 @@ def test_an_example_runs(code: str, request: pytest.FixtureRequest, tmp_path: Pa
         code = code.replace("port=2379", f"port={etcd.endpoints[0].rpartition(':')[2]}")
         trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
         code = code.replace("ca.pem", str(tmp_path / "ca.pem"))
+    if "2181" in code:
+        zookeeper: ZooKeeperServers = request.getfixturevalue("zookeeper")
+        for port, endpoint in zip(("2181", "2182", "2183"), zookeeper.endpoints, strict=True):
+            code = code.replace(f"127.0.0.1:{port}", endpoint)
+        zookeeper.clear()
     namespace: dict[str, Any] = {}
     compiled = compile(code, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if compiled.co_flags & inspect.CO_COROUTINE:
