@@ -11,7 +11,7 @@ from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 
 from lb_strategies.consensus import Done, Failure, FailureKind, Reply, Send, Sleep
 
-from ._reads import Answer, Read, Sending, failure_kind
+from ._reads import Answer, Read, Sending
 
 if TYPE_CHECKING:
     from ._routing import Routing
@@ -107,11 +107,11 @@ class RoutedRead:
 
         def failed(error: Exception) -> None:
             if self._take(waiting):
-                self._advance(Failure(error, failure_kind(error), perf_counter()))
+                self._advance(Failure(error, self._routing.failure_kind(error), perf_counter()))
 
         try:
             send(syncs=read.syncs)
         except Exception as error:
             if self._take(waiting):
-                return Failure(error, failure_kind(error), perf_counter())
+                return Failure(error, self._routing.failure_kind(error), perf_counter())
         return None

@@ -96,6 +96,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         if self._is_started:
             return
         self._is_started = True
+        self.ticker.start()
         if self._expands:
             self._look_up(perf_counter())
         self.mover.reset()
@@ -273,6 +274,10 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
             raise ConnectionClosedError("Connection has been closed")
         return self.sessions.get(member)
 
+    def failure_kind(self, error: BaseException) -> FailureKind:
+        """Say what an error means for a read; after `stop` it is no server's fault."""
+        return failure_kind(error) if self._is_started else FailureKind.ANSWER
+
     # -- what the session that writes tells ---------------------------------------------------
 
     def learn_zxid(self, zxid: int) -> None:
@@ -293,7 +298,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         return request.method.operation
 
     def _classify_error(self, error: Exception, request: Read) -> FailureKind:
-        return FailureKind.ANSWER if not self._is_started else failure_kind(error)
+        return self.failure_kind(error)
 
     def _read_term(self, reply: Answer) -> tuple[int | None, Hashable | None]:
         return reply.zxid >> 32, None

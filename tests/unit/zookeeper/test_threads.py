@@ -43,7 +43,20 @@ def test_stopping_calls_what_is_left_and_ends_the_thread() -> None:
     assert called.is_set()
     assert not [t for t in threading.enumerate() if t.name == "lb-ticker"]
     ticker.stop()
-    ticker.call_at(perf_counter(), called.set)  # it starts again
+
+
+def test_what_comes_after_stopping_is_called_at_once_and_starts_no_thread() -> None:
+    """A request that was about to wait while its client was stopped left one for ever."""
+    ticker = Ticker()
+    ticker.stop()
+    called: list[str] = []
+    ticker.call_at(perf_counter() + 3600.0, lambda: called.append("at once"))
+    assert called == ["at once"]
+    assert not [t for t in threading.enumerate() if t.name == "lb-ticker"]
+    ticker.start()
+    done = threading.Event()
+    ticker.call_at(perf_counter(), done.set)
+    assert done.wait(10.0)
     ticker.stop()
 
 
