@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._library import UnsupportedClientError
+    from .aio import AsyncKazooClient
     from .client import KazooClient
 
-__all__ = ["KazooClient", "UnsupportedClientError"]
+__all__ = ["AsyncKazooClient", "KazooClient", "UnsupportedClientError"]
 
 _HOMES = {
+    "AsyncKazooClient": ".aio",
     "KazooClient": ".client",
     "UnsupportedClientError": "._library",
 }

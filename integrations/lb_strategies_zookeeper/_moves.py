@@ -48,6 +48,7 @@ class Gate:
         self._lock = threading.RLock()
         self._held: deque[tuple[Any, Any]] | None = None
         self._last: ContextVar[ref[Any] | None] = ContextVar("last request", default=None)
+        self._abandoned: set[Any] = set()
 
     def __call__(self, request: Any, result: Any) -> Any:
         """Queue a request, now or when the gate is opened."""
@@ -61,10 +62,22 @@ class Gate:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the calling thread or task has asked for something that is not answered yet."""
+        """Whether the calling thread or task has asked for something that is not answered yet.
+
+        What has been abandoned was asked for by everybody.
+        """
+        if self._abandoned:
+            self._abandoned = {result for result in self._abandoned if not result.ready()}
+            if self._abandoned:
+                return True
         last = self._last.get()
         result = None if last is None else last()
         return result is not None and not result.ready()
+
+    def abandon(self, result: Any) -> None:
+        """Take in that the task that asked for `result` was cancelled, and others go on for it."""
+        if not result.ready():
+            self._abandoned = {*self._abandoned, result}
 
     def close(self) -> None:
         """Hold back all requests from now on."""

@@ -130,11 +130,15 @@ class KazooClient(kazoo.client.KazooClient):
 
     def start(self, timeout: float = 15) -> None:
         """Connect to the leader, or to anybody if it is not known soon; otherwise as kazoo."""
+        self._find_leader(timeout)
+        super().start(timeout)
+
+    def _find_leader(self, timeout: float) -> None:
+        """Wait a moment for the leader to be known, so that it is connected to first."""
         if self._routing is not None and not self.connected:
             self._routing.start()
             self._routing.wait_for_leader(min(timeout, _FIND_LEADER))
             self._routing.mover.follow()
-        super().start(timeout)
 
     def start_async(self) -> Any:
         """Begin to connect, and return the event that tells when that is done."""

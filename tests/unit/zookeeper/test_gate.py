@@ -83,3 +83,17 @@ async def test_a_task_that_has_not_waited_is_not_the_others_concern() -> None:
 
     assert await asyncio.create_task(ask())
     assert not gate.is_awaited
+
+
+async def test_what_a_task_has_abandoned_is_everybodys_concern() -> None:
+    gate = Gate(lambda request, result: None)
+    first, second = (SequentialThreadingHandler().async_result() for _ in range(2))
+    gate.abandon(first)
+    gate.abandon(second)
+    assert is_awaited(gate)
+    second.set(1)
+    assert is_awaited(gate)
+    first.set_exception(ValueError())
+    assert not is_awaited(gate)
+    gate.abandon(first)
+    assert not is_awaited(gate)
