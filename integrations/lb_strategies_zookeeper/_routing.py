@@ -84,7 +84,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         self._fence = f"/lb-strategies-fence-{uuid.uuid4()}" if fence else None
         self._expands = expands
         self._is_started = False
-        self.sessions = ReadSessions(connect)
+        self.sessions = ReadSessions(connect, self.ticker)
         self.gate = Gate(client._call)
         self._start_routing(strategy, options=options, rng=rng)
         self.mover = Mover(client, self.gate, self._router, self._tell_hosts)
@@ -262,6 +262,10 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
     def plan(self, read: Read) -> Plan[Answer]:
         """Return the plan of `read`."""
         return self._router.plan(read.method.operation, now=perf_counter())
+
+    def failure_kind(self, error: Exception) -> FailureKind:
+        """Say what an error means; once the client is stopped, that it is over."""
+        return failure_kind(error) if self._is_started else FailureKind.ANSWER
 
     def session(self, member: Endpoint) -> kazoo.client.KazooClient:
         """Return the session that reads from `member`.

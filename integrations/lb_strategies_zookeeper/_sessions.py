@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -15,6 +16,7 @@ from kazoo.retry import KazooRetry
 
 from ._handlers import ReadHandler
 from ._reads import NotConnectedError
+from ._ticker import Ticker
 
 LOGGER: Final = logging.getLogger("lb_strategies.zookeeper.sessions")
 """Where the sessions log. They tell of every attempt to connect to a server that is down, so
@@ -23,6 +25,8 @@ LOGGER.setLevel(logging.ERROR)
 
 _WAIT_FOR_FIRST: Final = 1.0
 """Seconds for which reads go to the session that writes because others have not connected yet."""
+_CLOSE: Final = 0.5
+"""Seconds that a server has to end a session."""
 
 Connect = Callable[[str, ReadHandler, KazooRetry], kazoo.client.KazooClient]
 
@@ -32,10 +36,12 @@ class ReadSessions:
 
     Args:
         connect: makes a client of one server, with the handler and the retries given.
+        ticker: for those that do not end in time.
     """
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, ticker: Ticker) -> None:
         self._connect = connect
+        self._ticker = ticker
         self._lock = threading.Lock()
         self._sessions: dict[str, kazoo.client.KazooClient] = {}
         self._ready_at: float | None = None
@@ -54,7 +60,7 @@ class ReadSessions:
                     kept[member] = self._open(member)
             self._sessions = kept
         for session in gone.values():
-            close(session)
+            self._close(session)
 
     def _open(self, member: str) -> kazoo.client.KazooClient:
         handler = ReadHandler()
@@ -62,6 +68,15 @@ class ReadSessions:
         session = handler.client = self._connect(member, handler, retry)
         session.start_async()
         return session
+
+    def _close(self, session: kazoo.client.KazooClient) -> None:
+        """End a session for good, without waiting for a server that does not answer."""
+        give_up = partial(break_connection, session)
+        self._ticker.call_at(perf_counter() + (_CLOSE if session.connected else 0.0), give_up)
+        with contextlib.suppress(Exception):
+            session.stop()
+            session.close()
+        self._ticker.forget(give_up)
 
     @property
     def are_ready(self) -> bool:
@@ -102,12 +117,3 @@ def break_connection(client: kazoo.client.KazooClient) -> None:
     if connection is not None:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
-
-
-def close(session: kazoo.client.KazooClient) -> None:
-    """End a session for good."""
-    if not session.connected:
-        break_connection(session)  # it may be connecting to a server that does not answer
-    with contextlib.suppress(Exception):
-        session.stop()
-        session.close()

@@ -321,6 +321,30 @@ def test_reads_go_on_when_their_server_dies(
         assert client.get("/node")[0] == b"value"
 
 
+def test_reads_in_flight_leave_a_server_that_hangs(
+    zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    """Sync and async, long before the session would time out; and stopping waits for nobody."""
+    client = connect(zookeeper.hosts, timeout=20.0)
+    client.create("/node", b"value")
+    wait_for_sessions(client)
+    hung = zookeeper.followers[0]
+    hung.pause()
+    began = time.monotonic()
+    results = [client.get_async("/node") for _ in range(60)]
+    for _ in range(6):
+        assert client.get("/node")[0] == b"value"
+    assert {result.get(timeout=15.0)[0] for result in results} == {b"value"}
+    in_reads = time.monotonic() - began
+    began = time.monotonic()
+    client.stop()
+    client.close()
+    in_stop = time.monotonic() - began
+    assert in_reads < 6.0, "they waited for the session's time-out"
+    assert in_stop < 5.0
+    assert threading.active_count() < 40
+
+
 def test_a_stopped_client_answers_nothing(zookeeper: ZooKeeperServers, connect: Connector) -> None:
     client = connect(zookeeper.hosts)
     wait_for_sessions(client)
