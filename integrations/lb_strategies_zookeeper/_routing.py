@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Final
 
 import kazoo.client
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
+from kazoo.exceptions import ConnectionClosedError
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 
 from lb_strategies import (
@@ -25,7 +25,7 @@ from lb_strategies import (
 from lb_strategies.consensus import Plan
 from lb_strategies.membership import Endpoint
 
-from ._handlers import UNANSWERED
+from ._here import fenced_read, read_here
 from ._hosts import expand
 from ._moves import Gate, Mover
 from ._probes import Probe
@@ -34,9 +34,6 @@ from ._reads import Answer, Method, Read, Sending, failure_kind
 from ._results import RoutedRead
 from ._sessions import Connect, ReadSessions
 from ._ticker import Ticker
-
-_FENCES: Final = 3
-"""How often a fence is tried; it changes nothing, so it can be sent again."""
 
 _LOOK_UP: Final = 30.0
 """Seconds after which a name that stood for several servers is looked up again."""
@@ -77,13 +74,13 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         self.consistency = consistency
         self.progress = progress
         self.ticker = Ticker()
-        self._client = client
+        self.client = client
         self._names = self._members = members
         self._looked_up_at = 0.0
         self._probe = probe
-        self._fence = f"/lb-strategies-fence-{uuid.uuid4()}" if fence else None
+        self.fence = f"/lb-strategies-fence-{uuid.uuid4()}" if fence else None
         self._expands = expands
-        self._is_started = False
+        self.is_started = False
         self.sessions = ReadSessions(connect, self.ticker)
         self.gate = Gate(client._call)
         self._start_routing(strategy, options=options, rng=rng)
@@ -93,9 +90,9 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
 
     def start(self) -> None:
         """Begin to ask the servers, and to connect to them; does not wait for their answers."""
-        if self._is_started:
+        if self.is_started:
             return
-        self._is_started = True
+        self.is_started = True
         self.ticker.start()
         if self._expands:
             self._look_up(perf_counter())
@@ -105,9 +102,9 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
 
     def stop(self) -> None:
         """End all that is done in the background."""
-        if not self._is_started:
+        if not self.is_started:
             return
-        self._is_started = False
+        self.is_started = False
         self._stop_routing()
         for member in set(self._router.tracker.members) - set(self._router.tracker.reachable):
             self.sessions.drop(str(member))
@@ -117,7 +114,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
     def use_members(self, members: tuple[str, ...]) -> None:
         """Make `members`, or what their names stand for, all the servers there are."""
         self._names = self._members = members
-        if self._expands and self._is_started:
+        if self._expands and self.is_started:
             self._members = expand(members)
         self._members_changed()
 
@@ -132,19 +129,19 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
     def _members_changed(self) -> None:
         self._update_members()
         self.mover.reset()
-        if self._is_started:
+        if self.is_started:
             self._keep_sessions()
 
     def _keep_sessions(self) -> None:
         self.sessions.keep(str(member) for member in self._router.tracker.members)
 
     def _keep_polling(self) -> None:
-        if self._is_started:
+        if self.is_started:
             super()._keep_polling()
 
     def _tell_hosts(self, order: tuple[str, ...]) -> None:
         kazoo.client.KazooClient.set_hosts(
-            self._client, ",".join(order) + self._client.chroot, randomize_hosts=False
+            self.client, ",".join(order) + self.client.chroot, randomize_hosts=False
         )
 
     # -- reads ------------------------------------------------------------------------------
@@ -158,7 +155,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         task has asked for something that was not answered yet: a session answers in the order in
         which it was asked, and kazoo's users pipeline on that.
         """
-        if not isinstance(path, str) or not self._is_started:
+        if not isinstance(path, str) or not self.is_started:
             return None  # kazoo knows best how to complain
         is_here = self.gate.is_awaited or not self.sessions.are_ready
         consistency = consistency if consistency is not None else self.consistency
@@ -176,7 +173,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
             progress.zxid,
             events,
             syncs=True,
-            is_fenced=is_strong and self._fence is not None,
+            is_fenced=is_strong and self.fence is not None,
             is_here=is_here,
         )
 
@@ -189,59 +186,19 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
     def fetch_async(self, read: Read) -> AsyncResult:
         """Do `read`; return kazoo's result at once."""
         self._keep_polling()
-        result = AsyncResult(self._client.handler)
+        result = AsyncResult(self.client.handler)
         if read.is_fenced:
-            self._raise_fence(read, result, _FENCES)
+            fenced_read(self, read, result)
         else:
-            self._read(read, result)
+            self.begin(read, result)
         return result
 
-    def _read(self, read: Read, result: AsyncResult) -> None:
+    def begin(self, read: Read, result: AsyncResult) -> None:
+        """Do `read` where it belongs, and set `result` at its end."""
         if read.is_here:
-            self._read_here(read, result, syncs=read.syncs)
+            read_here(self, read, result)
         else:
             RoutedRead(self, read, result)
-
-    def _read_here(self, read: Read, result: AsyncResult, *, syncs: bool) -> None:
-        """Do `read` on the session that writes."""
-        sending = Sending(self._client, read, syncs=syncs)
-
-        def go_on(_: AsyncResult) -> None:
-            try:
-                if sending.is_behind(read) and not syncs:
-                    self._read_here(read, result, syncs=True)
-                    return
-                answer = self.answer(sending, read)
-            except UNANSWERED as error:
-                if self._is_started and self.sessions.are_ready:
-                    RoutedRead(self, read, result)
-                else:
-                    result.set_exception(error)
-            except Exception as error:
-                result.set_exception(error)
-            else:
-                result.set(read.method.finish(answer.value))
-
-        sending.result.rawlink(go_on)
-
-    def _raise_fence(self, read: Read, result: AsyncResult, attempts: int) -> None:
-        """Do `read` after a write that changes nothing.
-
-        To delete what does not exist fails by a transaction of its own, which needs a majority; a
-        leader that has been deposed without knowing it cannot give it.
-        """
-        fence = self._client.delete_async(self._fence)
-
-        def go_on(_: AsyncResult) -> None:
-            if not isinstance(fence.exception, UNANSWERED):
-                read.zxid = max(read.zxid, fence.zxid)
-                self._read(read, result)
-            elif attempts > 1 and isinstance(fence.exception, ConnectionLoss):
-                self._raise_fence(read, result, attempts - 1)
-            else:
-                result.set_exception(fence.exception)
-
-        fence.rawlink(go_on)
 
     def answer(self, sending: Sending, read: Read) -> Answer:
         """Return the answer, which the session has seen now. Errors as for `Sending.answer`."""
@@ -263,10 +220,6 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         """Return the plan of `read`."""
         return self._router.plan(read.method.operation, now=perf_counter())
 
-    def failure_kind(self, error: Exception) -> FailureKind:
-        """Say what an error means; once the client is stopped, that it is over."""
-        return failure_kind(error) if self._is_started else FailureKind.ANSWER
-
     def session(self, member: Endpoint) -> kazoo.client.KazooClient:
         """Return the session that reads from `member`.
 
@@ -274,13 +227,13 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
             ConnectionClosedError: the client was stopped.
             NotConnectedError: there is no connection now.
         """
-        if not self._is_started:
+        if not self.is_started:
             raise ConnectionClosedError("Connection has been closed")
         return self.sessions.get(member)
 
     def failure_kind(self, error: BaseException) -> FailureKind:
         """Say what an error means for a read; after `stop` it is no server's fault."""
-        return failure_kind(error) if self._is_started else FailureKind.ANSWER
+        return failure_kind(error) if self.is_started else FailureKind.ANSWER
 
     # -- what the session that writes tells ---------------------------------------------------
 
@@ -322,7 +275,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
 
     def _poll(self, member: Endpoint) -> None:
         super()._poll(member)
-        if not self._is_started:
+        if not self.is_started:
             return
         if member not in self._router.tracker.reachable:
             self.sessions.drop(str(member))

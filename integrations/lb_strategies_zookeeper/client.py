@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import random
-import socket
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,7 +23,8 @@ from lb_strategies import (
 )
 from lb_strategies.membership import Endpoint
 
-from ._handlers import ReadHandler, WriteHandler
+from ._connections import Connections
+from ._handlers import WriteHandler
 from ._hosts import parse_hosts
 from ._library import check_version, missing_parts
 from ._listeners import Listener, Notifier
@@ -34,7 +33,6 @@ from ._progress import Progress
 from ._reads import EXISTS, GET, GET_ACLS, Method, Read, children_method
 from ._routed import routed
 from ._routing import Routing
-from ._sessions import LOGGER as SESSION_LOGGER
 from ._view import KazooView
 
 _LOGGER: Final = logging.getLogger("lb_strategies")
@@ -98,9 +96,7 @@ class KazooClient(kazoo.client.KazooClient):
         kwargs.setdefault("connection_retry", None)
         if kwargs["connection_retry"] is None:
             kwargs["connection_retry"] = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.2)
-        self._session_arguments = {
-            name: kwargs[name] for name in _SESSION_ARGUMENTS if name in kwargs
-        }
+        connections = Connections(self, kwargs)
         super().__init__(hosts, timeout, handler=handler, **kwargs)
         handler.client = self
         missing = missing_parts(self)
@@ -116,11 +112,11 @@ class KazooClient(kazoo.client.KazooClient):
             strategy,
             options=options,
             progress=progress,
-            probe=Probe(self._dial, admin_port),
-            connect=self._connect_reader,
+            probe=Probe(connections.dial, admin_port),
+            connect=connections.connect_reader,
             consistency=consistency,
             fence=fence,
-            expands=not (self.use_ssl and getattr(self, "check_hostname", False)),
+            expands=not connections.check_names,
             rng=rng,
         )
         self._call = self._routing.gate
@@ -283,43 +279,6 @@ class KazooClient(kazoo.client.KazooClient):
     def _learn_zxid(self, zxid: int) -> None:
         if self._routing is not None:
             self._routing.learn_zxid(zxid)
-
-    def _connect_reader(
-        self, member: str, handler: ReadHandler, retry: KazooRetry
-    ) -> kazoo.client.KazooClient:
-        """Return a client of `member` alone that may do what this one may."""
-        return kazoo.client.KazooClient(
-            member + self.chroot,
-            self._session_timeout / 1000.0,
-            handler=handler,
-            connection_retry=retry,
-            auth_data=set(self.auth_data),
-            sasl_options=copy.copy(self._connection.sasl_options),
-            logger=SESSION_LOGGER,
-            **self._session_arguments,
-        )
-
-    def _dial(self, host: str, port: int, timeout: float) -> socket.socket:
-        arguments = {name: getattr(self, name) for name in _TLS_ARGUMENTS if hasattr(self, name)}
-        if "check_hostname" in arguments:  # since kazoo 2.11
-            arguments["hostname"] = host
-        connection: socket.socket = self.handler.create_connection(
-            (host, port), timeout=timeout, **arguments
-        )
-        return connection
-
-
-_TLS_ARGUMENTS: Final = (
-    "use_ssl",
-    "ca",
-    "certfile",
-    "keyfile",
-    "keyfile_password",
-    "verify_certs",
-    "check_hostname",
-)
-_SESSION_ARGUMENTS: Final = (*_TLS_ARGUMENTS, "read_only")
-"""What the sessions that read are made with, if this one is."""
 
 
 def _may_wait(listener: object) -> bool:

@@ -46,14 +46,14 @@ def test_a_planned_move_fails_nothing(zookeeper: ZooKeeperServers) -> None:
     try:
         # Without waiting for the leader to be known, so that there is something to move.
         assert client._routing is not None
-        client._routing._is_started = True
+        client._routing.is_started = True
         client.start_async().wait(10.0)
         assert client.session_endpoint == zookeeper.followers[0].endpoint
         client.create("/ephemeral", ephemeral=True)
         client.create("/log")
         session = client.client_id
         results = [client.create_async("/log/n-", b"%d" % n, sequence=True) for n in range(50)]
-        client._routing._is_started = False
+        client._routing.is_started = False
         client._routing.start()
         deadline = time.monotonic() + 20.0
         while not at_leader(client, zookeeper) or len(results) < 400:
