@@ -280,8 +280,8 @@ class AsyncKazooClient(AsyncSession):
         return self._sync_client.session_endpoint
 
     @property
-    def load_balancer(self) -> LoadBalancer | None:
-        """What chooses among the servers; None with `strategy` None."""
+    def load_balancer(self) -> LoadBalancer:
+        """What chooses among the servers; there is none with `strategy` None."""
         return self._sync_client.load_balancer
 
     def endpoint_stats(self) -> dict[Endpoint, EndpointStats]:
