@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import kazoo.client
 import pytest
 
 from bench.servers.zookeeper import ZooKeeperServers
 from lb_strategies_zookeeper import KazooClient
+from tests.integration.zookeeper import blocking
 
 LIMIT = 60
 """Seconds that a test may take, its own ensemble's start not counted."""
@@ -89,13 +90,31 @@ class PlainConnector(Protocol):
 
 
 @pytest.fixture
-def connect() -> Iterator[Connector]:
+def in_event_loop(request: pytest.FixtureRequest) -> bool:
+    """Whether `connect` makes clients for event loops; a test of both kinds is given both."""
+    return bool(getattr(request, "param", False))
+
+
+both_kinds = pytest.mark.parametrize(
+    "in_event_loop", [False, True], indirect=True, ids=["threads", "asyncio"]
+)
+"""Of tests that hold for the client for threads and for the one for event loops."""
+
+
+@pytest.fixture
+def connect(in_event_loop: bool) -> Iterator[Connector]:
     """Start our clients; at the end they are stopped, and must leave no thread behind."""
     before = set(threading.enumerate())
     clients: list[KazooClient] = []
+    loop = blocking.Loop() if in_event_loop else None
 
     def start(hosts: str, **options: Any) -> KazooClient:
-        client = KazooClient(hosts, **{"timeout": 4.0, **options})
+        options = {"timeout": 4.0, **options}
+        if loop is not None:
+            waiting = cast(KazooClient, blocking.connect(hosts, loop, **options))
+            clients.append(waiting)
+            return waiting
+        client = KazooClient(hosts, **options)
         clients.append(client)
         client.start(timeout=20.0)
         return client
@@ -104,6 +123,8 @@ def connect() -> Iterator[Connector]:
     for client in clients:
         client.stop()
         client.close()
+    if loop is not None:
+        loop.close()
     deadline = time.monotonic() + 10.0
     while left := [t for t in threading.enumerate() if t not in before and t.is_alive()]:
         assert time.monotonic() < deadline, f"threads are left: {left}"

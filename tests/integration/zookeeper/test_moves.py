@@ -16,7 +16,7 @@ from bench.proxy import ProxyProcess
 from bench.servers.process import free_ports
 from bench.servers.zookeeper import ZooKeeperServer, ZooKeeperServers
 from lb_strategies_zookeeper import KazooClient
-from tests.integration.zookeeper.conftest import Connector, PlainConnector, Starter
+from tests.integration.zookeeper.conftest import Connector, PlainConnector, Starter, both_kinds
 from tests.integration.zookeeper.history import Writer
 
 pytestmark = pytest.mark.integration
@@ -115,6 +115,7 @@ def test_a_server_that_hangs_is_left_with_the_session(
     our_writer.check(ours)
 
 
+@both_kinds
 def test_a_killed_leader_is_left_at_once(zookeeper: ZooKeeperServers, connect: Connector) -> None:
     client = connect(zookeeper.hosts)
     session = client.client_id[0]
@@ -268,6 +269,7 @@ def test_one_server_is_enough(start_zookeeper: Starter, connect: Connector) -> N
     assert [client.get("/node")[0] for _ in range(5)] == [b"value"] * 5
 
 
+@both_kinds
 def test_a_server_that_joins_is_used_and_one_that_leaves_is_not(
     zookeeper: ZooKeeperServers, connect: Connector
 ) -> None:

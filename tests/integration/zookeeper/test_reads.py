@@ -14,7 +14,7 @@ from kazoo.security import make_digest_acl
 
 from bench.servers.zookeeper import ZooKeeperServer, ZooKeeperServers
 from lb_strategies_zookeeper import KazooClient
-from tests.integration.zookeeper.conftest import Connector, PlainConnector, Starter
+from tests.integration.zookeeper.conftest import Connector, PlainConnector, Starter, both_kinds
 
 pytestmark = pytest.mark.integration
 
@@ -32,6 +32,7 @@ def wait_for_sessions(client: KazooClient) -> None:
         client.exists("/")
 
 
+@both_kinds
 def test_reads_are_spread_and_writes_go_to_the_leader(
     zookeeper: ZooKeeperServers, connect: Connector
 ) -> None:
@@ -54,6 +55,7 @@ def test_reads_are_spread_and_writes_go_to_the_leader(
     assert all(count < 20 for count in writes.values()), writes
 
 
+@both_kinds
 def test_every_read_answers_what_kazoo_answers(
     zookeeper: ZooKeeperServers, connect: Connector, plain: PlainConnector
 ) -> None:
@@ -89,6 +91,7 @@ def test_every_read_answers_what_kazoo_answers(
     assert all(stats.in_flight == 0 for stats in ours.endpoint_stats().values())
 
 
+@both_kinds
 def test_a_chroot_holds_for_every_session(
     zookeeper: ZooKeeperServers, connect: Connector, plain: PlainConnector
 ) -> None:
@@ -99,6 +102,7 @@ def test_a_chroot_holds_for_every_session(
     assert client.get_children("/") == ["node"]
 
 
+@both_kinds
 def test_every_session_is_authenticated(zookeeper: ZooKeeperServers, connect: Connector) -> None:
     """kazoo#add_auth and ``auth_data=``: a read that is denied on one server is of no use."""
     acl = [make_digest_acl("somebody", "secret", all=True)]
@@ -127,14 +131,22 @@ def test_a_thread_that_does_not_wait_for_its_writes_reads_them(
 
 
 @pytest.fixture(scope="module")
-def lagging() -> Any:
+def _lagging() -> Any:
     """An ensemble whose followers hear of each commit some milliseconds after the client does."""
     with ZooKeeperServers(client_rtt=0.0, peer_rtt=0.0) as servers:
         servers.leader().slow_down(0.008, client=False)
         yield servers
 
 
+@pytest.fixture
+def lagging(_lagging: ZooKeeperServers) -> ZooKeeperServers:
+    """That ensemble, without nodes."""
+    _lagging.clear()
+    return _lagging
+
+
 @pytest.mark.parametrize("strategy", ["hybrid", "latency_based_replicas"])
+@both_kinds
 def test_no_read_is_older_than_the_sessions_own_last_write(
     lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector, strategy: str
 ) -> None:
@@ -157,6 +169,7 @@ def test_no_read_is_older_than_the_sessions_own_last_write(
     assert sum(count for server, count in picks.items() if server != leader) > 100, picks
 
 
+@both_kinds
 def test_what_has_been_read_is_never_unread(
     lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector
 ) -> None:
@@ -186,6 +199,7 @@ def test_what_has_been_read_is_never_unread(
     assert len(set(seen)) > 20
 
 
+@both_kinds
 def test_a_strong_read_sees_what_others_have_written(
     lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector
 ) -> None:
@@ -218,6 +232,7 @@ def test_a_strong_read_sees_what_others_have_written(
     assert old["causal"] > 0
 
 
+@both_kinds
 def test_a_relaxed_read_may_be_old_and_never_waits(
     lagging: ZooKeeperServers, connect: Connector
 ) -> None:
@@ -238,6 +253,7 @@ def test_a_relaxed_read_may_be_old_and_never_waits(
     assert old > 0
 
 
+@both_kinds
 def test_what_a_watch_told_of_can_be_read(
     lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector
 ) -> None:
@@ -263,6 +279,7 @@ def test_what_a_watch_told_of_can_be_read(
     assert len(events) == 40
 
 
+@both_kinds
 def test_one_read_may_be_fresher_than_the_others(
     lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector
 ) -> None:
@@ -307,6 +324,7 @@ def test_observers_serve_reads_and_never_lead(start_zookeeper: Starter, connect:
     assert observer.srvr().received - before >= 8
 
 
+@both_kinds
 def test_reads_go_on_when_their_server_dies(
     zookeeper: ZooKeeperServers, connect: Connector
 ) -> None:
@@ -345,6 +363,7 @@ def test_reads_in_flight_leave_a_server_that_hangs(
     assert threading.active_count() < 40
 
 
+@both_kinds
 def test_a_stopped_client_answers_nothing(zookeeper: ZooKeeperServers, connect: Connector) -> None:
     client = connect(zookeeper.hosts)
     wait_for_sessions(client)
