@@ -16,7 +16,6 @@ from kazoo.exceptions import (
     CancelledError,
     ConnectionClosedError,
     ConnectionLoss,
-    KazooException,
     LockTimeout,
     NoNodeError,
     RolledBackError,
@@ -28,7 +27,7 @@ from kazoo.security import make_digest_acl
 
 from bench.servers.zookeeper import ZooKeeperServers
 from lb_strategies_zookeeper import AsyncKazooClient
-from tests.integration.zookeeper.conftest import PlainConnector
+from tests.integration.zookeeper.conftest import PlainConnector, Starter
 
 pytestmark = pytest.mark.integration
 
@@ -129,9 +128,6 @@ async def test_every_operation(zookeeper: ZooKeeperServers, connect_async: Async
     with pytest.raises(NoNodeError):
         await client.delete("/a")
     assert await client.command(b"srvr")
-    with pytest.raises(KazooException) as refused:  # it is off by default
-        await client.reconfig(joining=None, leaving="9", new_members=None)
-    assert not isinstance(refused.value, ConnectionLoss)
     assert client.unchroot("/a") == "/a"
     assert client.connected
     assert client.state == KazooState.CONNECTED
@@ -149,6 +145,15 @@ async def test_every_operation(zookeeper: ZooKeeperServers, connect_async: Async
         await client.delete("/node", recursive=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         await client.get("/node", watch=1)  # type: ignore[arg-type]
+
+
+async def test_members_are_changed(start_zookeeper: Starter, connect_async: AsyncConnector) -> None:
+    servers = start_zookeeper(options={"reconfigEnabled": "true", "skipACL": "yes"})
+    client = await connect_async(servers.hosts)
+    leaving = servers.followers[0].server_id
+    configuration, _ = await client.reconfig(None, str(leaving), None)
+    assert configuration.count(b"server.") == 2
+    assert f"server.{leaving}=".encode() not in configuration
 
 
 async def _committed(client: AsyncKazooClient) -> list[object]:
