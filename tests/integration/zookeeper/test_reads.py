@@ -145,8 +145,11 @@ def lagging(_lagging: ZooKeeperServers) -> ZooKeeperServers:
     return _lagging
 
 
-@pytest.mark.parametrize("strategy", ["hybrid", "latency_based_replicas"])
-@both_kinds
+@pytest.mark.parametrize(
+    ("strategy", "in_event_loop"),
+    [("hybrid", False), ("latency_based_replicas", False), ("latency_based_replicas", True)],
+    indirect=["in_event_loop"],
+)
 def test_no_read_is_older_than_the_sessions_own_last_write(
     lagging: ZooKeeperServers, connect: Connector, plain: PlainConnector, strategy: str
 ) -> None:
