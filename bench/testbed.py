@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ from bench.counters import CallCounter
 from bench.load import Driver
 from bench.proxy import FaultProxy
 from bench.record import summarise
-from bench.servers.process import taking_precedence, wait_until
+from bench.servers.process import running_on, split_cpus, taking_precedence, wait_until
 from bench.servers.redis import RedisClusterServers, RedisNode, ports_in_slots
 from bench.workload import Arrival, Mix, Operation, poisson_arrivals
 
@@ -63,7 +62,7 @@ class Testbed:
         self.seed = seed
         self.mode: Mode = mode
         self.proxies: list[FaultProxy] = []
-        self._client_cpus, self._server_cpus = _split_cpus()
+        self._client_cpus, self._server_cpus = split_cpus()
         self.servers = RedisClusterServers(
             primaries=primaries, replicas=replicas, cpus=self._server_cpus
         )
@@ -89,7 +88,7 @@ class Testbed:
             for i, node in enumerate(self.degraded):
                 proxy = FaultProxy(node.host, node.port, seed=self.seed + i, cpus=self._server_cpus)
                 self.proxies.append(stack.enter_context(proxy))
-            stack.enter_context(_running_on(self._client_cpus))
+            stack.enter_context(running_on(self._client_cpus))
             self.counter = stack.enter_context(CallCounter(self.servers.nodes, self._commands))
             self._fill()
             self._stack = stack.pop_all()
@@ -183,26 +182,3 @@ def reads_and_ranges(part: float) -> Mix:
     ranges = [Operation("read", "lrange", (f"list:{i}", 0, -1)) for i in range(LISTS)]
     shares = [(1 - part) / KEYS] * KEYS + [part / LISTS] * LISTS
     return Mix([*gets.operations, *ranges], shares)
-
-
-def _split_cpus() -> tuple[frozenset[int], frozenset[int]]:
-    """Return the CPUs of the client and those of the servers; empty sets where unsupported."""
-    if not hasattr(os, "sched_getaffinity"):
-        return frozenset(), frozenset()
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        return frozenset(cpus), frozenset(cpus)
-    return frozenset(cpus[:1]), frozenset(cpus[1:])
-
-
-@contextlib.contextmanager
-def _running_on(cpus: Collection[int]) -> Iterator[None]:
-    if not cpus:
-        yield
-        return
-    previous = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, previous)

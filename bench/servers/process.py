@@ -146,6 +146,30 @@ def _be_nice(value: int) -> None:
         Path("/proc/self/autogroup").write_text(str(value))
 
 
+def split_cpus() -> tuple[frozenset[int], frozenset[int]]:
+    """Return the CPUs of the client and those of the servers; empty sets where unsupported."""
+    if not hasattr(os, "sched_getaffinity"):
+        return frozenset(), frozenset()
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        return frozenset(cpus), frozenset(cpus)
+    return frozenset(cpus[:1]), frozenset(cpus[1:])
+
+
+@contextlib.contextmanager
+def running_on(cpus: Collection[int]) -> Iterator[None]:
+    """Keep this thread, and those that it starts, on these CPUs; on all if there are none."""
+    if not cpus:
+        yield
+        return
+    previous = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, previous)
+
+
 @contextlib.contextmanager
 def terminating() -> Iterator[None]:
     """Turn SIGTERM into ``KeyboardInterrupt`` inside, so that ``kill`` also stops the servers."""

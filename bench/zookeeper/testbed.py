@@ -10,17 +10,21 @@ from typing import Final, Self
 from bench.closed_loop import Workload
 from bench.closed_testbed import MEMBERS, READ_PART, ClosedTestbed
 from bench.scenario import Settings
-from bench.servers.process import taking_precedence
+from bench.servers.process import running_on, split_cpus, taking_precedence
 from bench.servers.zookeeper import ZooKeeperServer, ZooKeeperServers
 from bench.zookeeper.contenders import Contender, Place, open_client
 from bench.zookeeper.load import ZooKeeperDriver
 from bench.zookeeper.workload import NODES, PARENT, VALUE, mixed, path
 
-WORKERS: Final = 8
+WORKERS: Final = 4
+"""With twice as many, on two CPUs, the threads wait for each other and not for servers."""
 
 
 class ZooKeeperTestbed(ClosedTestbed):
     """A running ensemble with all nodes written. A context manager.
+
+    The client, whose threads take turns anyway, has the first CPU for itself, and everything else
+    the rest: a thread that wakes one on another CPU costs more than all that a client does.
 
     Args:
         settings: What the command line decided.
@@ -40,18 +44,21 @@ class ZooKeeperTestbed(ClosedTestbed):
         sync_limit: int = 5,
     ) -> None:
         super().__init__(settings, members=members, workers=workers, read_part=read_part)
+        self._client_cpus, server_cpus = split_cpus()
         self.zookeeper = ZooKeeperServers(
             servers=self.members,
             client_rtt=self.rtts[0],
             peer_rtt=self.rtts[1],
             sync_limit=sync_limit,
             seed=settings.seed,
+            cpus=server_cpus,
         )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(taking_precedence())
             stack.enter_context(self.zookeeper)
+            stack.enter_context(running_on(self._client_cpus))
             self._fill()
             self._stack = stack.pop_all()
         return self
