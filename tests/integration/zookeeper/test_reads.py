@@ -48,11 +48,13 @@ def test_reads_are_spread_and_writes_go_to_the_leader(
     reads = {server: count - before[server] for server, count in packets(zookeeper).items()}
     assert all(60 <= count <= 140 for count in reads.values()), reads
     before = packets(zookeeper)
+    began = time.monotonic()
     for _ in range(100):
         client.set("/node", b"value")
     writes = {server: count - before[server] for server, count in packets(zookeeper).items()}
     assert writes.pop(leader) >= 100
-    assert all(count < 20 for count in writes.values()), writes
+    polls = 5.0 * (time.monotonic() - began)  # a busy machine takes seconds
+    assert all(count < 20 + polls for count in writes.values()), writes
 
 
 @both_kinds
