@@ -12,16 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any, Final
-from weakref import ref
+from typing import Final
 
 import kazoo.client
 
 from lb_strategies.consensus import ConsensusRouter
 
+from ._gate import Gate
 from ._hosts import Directory, lookup
 from ._sessions import break_connection
 
@@ -34,63 +32,6 @@ _CONNECT: Final = 2.0
 _STEP: Final = 0.001
 _PUT_OFF: Final = 10.0
 """Seconds before a move that did not lead where it should is tried again."""
-
-
-class Gate:
-    """Stands before kazoo's queue of requests, and can hold them back, in their order.
-
-    Args:
-        call: kazoo's, which queues a request.
-    """
-
-    def __init__(self, call: Callable[[Any, Any], Any]) -> None:
-        self._call = call
-        self._lock = threading.RLock()
-        self._held: deque[tuple[Any, Any]] | None = None
-        self._last: ContextVar[ref[Any] | None] = ContextVar("last request", default=None)
-        self._abandoned: set[Any] = set()
-
-    def __call__(self, request: Any, result: Any) -> Any:
-        """Queue a request, now or when the gate is opened."""
-        if result is not None:
-            self._last.set(ref(result))
-        with self._lock:
-            if self._held is None:
-                return self._call(request, result)
-            self._held.append((request, result))
-            return None
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether the calling thread or task has asked for something that is not answered yet.
-
-        What has been abandoned was asked for by everybody.
-        """
-        if self._abandoned:
-            self._abandoned = {result for result in self._abandoned if not result.ready()}
-            if self._abandoned:
-                return True
-        last = self._last.get()
-        result = None if last is None else last()
-        return result is not None and not result.ready()
-
-    def abandon(self, result: Any) -> None:
-        """Take in that the task that asked for `result` was cancelled, and others go on for it."""
-        if not result.ready():
-            self._abandoned = {*self._abandoned, result}
-
-    def close(self) -> None:
-        """Hold back all requests from now on."""
-        with self._lock:
-            if self._held is None:
-                self._held = deque()
-
-    def open(self) -> None:
-        """Let through those that were held back, and all that follow."""
-        with self._lock:
-            held, self._held = self._held or (), None
-            for request, result in held:
-                self._call(request, result)
 
 
 class Mover:

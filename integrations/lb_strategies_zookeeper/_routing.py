@@ -11,6 +11,7 @@ from typing import Any, Final
 import kazoo.client
 from kazoo.exceptions import ConnectionClosedError
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+from kazoo.protocol.states import KazooState
 
 from lb_strategies import (
     ConsensusOptions,
@@ -25,9 +26,10 @@ from lb_strategies import (
 from lb_strategies.consensus import Plan
 from lb_strategies.membership import Endpoint
 
+from ._gate import Gate
 from ._here import fenced_read, read_here
 from ._hosts import expand
-from ._moves import Gate, Mover
+from ._moves import Mover
 from ._probes import Probe
 from ._progress import Progress
 from ._reads import Answer, Method, Read, Sending, failure_kind
@@ -82,7 +84,7 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
         self._expands = expands
         self.is_started = False
         self.sessions = ReadSessions(connect, self.ticker)
-        self.gate = Gate(client._call)
+        self.gate = Gate(client._call, lambda: not client._queue and not client._pending)
         self._start_routing(strategy, options=options, rng=rng)
         self.mover = Mover(client, self.gate, self._router, self._tell_hosts)
 
@@ -238,13 +240,17 @@ class Routing(ConsensusRoutingMixin[Read, Answer]):
     # -- what the session that writes tells ---------------------------------------------------
 
     def learn_zxid(self, zxid: int) -> None:
-        """Take in the zxid of an answer: its epoch may be a new one."""
+        """Take in that the session was answered, at `zxid`: its epoch may be a new one."""
+        self.gate.answered()
         if self._router.tracker.reply(zxid >> 32):
             self._polls.refresh()
 
-    def disconnected(self) -> None:
-        """Take in that the session that writes has lost its connection."""
-        self._polls.refresh()
+    def state_changed(self, state: KazooState) -> None:
+        """Take in the state of the session that writes."""
+        if state != KazooState.SUSPENDED:
+            self.gate.connected()
+        if state != KazooState.CONNECTED:
+            self._polls.refresh()
 
     # -- hooks of the mixin -----------------------------------------------------------------
 

@@ -180,8 +180,8 @@ class KazooClient(kazoo.client.KazooClient):
             super().remove_listener(Listener(listener, self._notifier, self.remove_listener))
 
     def _watch_state(self, state: KazooState) -> None:
-        if self._routing is not None and state != KazooState.CONNECTED:
-            self._routing.disconnected()
+        if self._routing is not None:
+            self._routing.state_changed(state)
 
     # -- reads ------------------------------------------------------------------------------
 

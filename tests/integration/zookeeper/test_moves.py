@@ -115,6 +115,40 @@ def test_a_server_that_hangs_is_left_with_the_session(
     our_writer.check(ours)
 
 
+def test_hardly_anything_fails_with_requests_in_flight(
+    zookeeper: ZooKeeperServers, connect: Connector, plain: PlainConnector
+) -> None:
+    """kazoo#260: 20 a second are begun whatever the answers; kazoo sends them all to who hangs."""
+    hung = zookeeper.followers[0]
+    hosts = with_first(zookeeper, hung.endpoint)
+    ours = connect(hosts, strategy="round_robin", randomize_hosts=False)
+    stock = plain(hosts, randomize_hosts=False)
+    session = ours.client_id[0]
+    ours.create("/ephemeral", ephemeral=True)
+    for path, client in (("/ours", ours), ("/stock", stock)):
+        client.create(path)
+        for _ in range(20):
+            client.set(path, b"")
+    began = time.monotonic()
+    hung.pause()
+    results: dict[str, list[Any]] = {"/ours": [], "/stock": []}
+    for n in range(80):
+        results["/ours"].append(ours.set_async("/ours", b"%d" % n))
+        results["/stock"].append(stock.set_async("/stock", b"%d" % n))
+        time.sleep(max(0.0, began + 0.05 * n - time.monotonic()))
+    wait_until(lambda: all(result.ready() for result in results["/ours"]))
+    seconds = time.monotonic() - began
+    stock_failed = sum(not result.successful() for result in results["/stock"])
+    failed = [result.exception for result in results["/ours"] if not result.successful()]
+    hung.resume()
+    assert len(failed) <= 5, failed
+    assert stock_failed > 5 * len(failed), "kazoo had answered by then"
+    assert seconds < 10.0
+    assert ours.client_id[0] == session
+    assert ours.exists("/ephemeral").ephemeralOwner == session  # type: ignore[union-attr]
+    assert ours.get("/ours")[1].version == 20 + 80 - len(failed)
+
+
 @both_kinds
 def test_a_killed_leader_is_left_at_once(zookeeper: ZooKeeperServers, connect: Connector) -> None:
     client = connect(zookeeper.hosts)

@@ -1,0 +1,118 @@
+"""Holding requests back, so that they need not fail."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, Final
+from weakref import ref
+
+from lb_strategies.consensus.usual import UsualTimes
+
+_PATIENCE: Final = 0.15
+"""Seconds without an answer after which a server seems to hang; ten times what is usual, if that is
+more."""
+
+
+class Gate:
+    """Stands before kazoo's queue of requests, and can hold them back, in their order.
+
+    It does so while it is closed, and while the server seems to hang: a session's requests are
+    answered in their order, so a further one would not be answered earlier for being sent, and
+    what was not sent need not fail when the server is left.
+
+    Args:
+        call: kazoo's, which queues a request.
+        is_idle: tells whether no request is on its way.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Any, Any], Any],
+        is_idle: Callable[[], bool],
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._call = call
+        self._is_idle = is_idle
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._held: deque[tuple[Any, Any]] = deque()
+        self._is_closed = False
+        self._seems_hung = False
+        self._since = clock()
+        """When the last answer came, or the first request after it was sent."""
+        self._usual = UsualTimes(_PATIENCE)
+        self._last: ContextVar[ref[Any] | None] = ContextVar("last request", default=None)
+        self._abandoned: set[Any] = set()
+
+    def __call__(self, request: Any, result: Any) -> Any:
+        """Queue a request, now or when the gate is opened."""
+        if result is not None:
+            self._last.set(ref(result))
+        with self._lock:
+            if not self._is_closed and self._is_answering():
+                return self._call(request, result)
+            self._held.append((request, result))
+            return None
+
+    def _is_answering(self) -> bool:
+        """Whether the server answers as it does, or has nothing to answer."""
+        now = self._clock()
+        if self._is_idle():
+            self._since = now
+        elif now - self._since > self._usual.limit(None):
+            self._seems_hung = True
+        return not self._seems_hung
+
+    def answered(self) -> None:
+        """Take in that the server has answered something."""
+        now = self._clock()
+        self._usual.learn(None, now - self._since)
+        self._since = now
+        if self._seems_hung:
+            self.connected()
+
+    def connected(self) -> None:
+        """Take in that it is another connection now, or none any more."""
+        with self._lock:
+            self._since = self._clock()
+            self._seems_hung = False
+            self._release()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the calling thread or task has asked for something that is not answered yet.
+
+        What has been abandoned was asked for by everybody.
+        """
+        if self._abandoned:
+            self._abandoned = {result for result in self._abandoned if not result.ready()}
+            if self._abandoned:
+                return True
+        last = self._last.get()
+        result = None if last is None else last()
+        return result is not None and not result.ready()
+
+    def abandon(self, result: Any) -> None:
+        """Take in that the task that asked for `result` was cancelled, and others go on for it."""
+        if not result.ready():
+            self._abandoned = {*self._abandoned, result}
+
+    def close(self) -> None:
+        """Hold back all requests from now on."""
+        with self._lock:
+            self._is_closed = True
+
+    def open(self) -> None:
+        """Let through those that were held back, and all that follow."""
+        with self._lock:
+            self._is_closed = False
+            self._release()
+
+    def _release(self) -> None:
+        while self._held and not self._is_closed and not self._seems_hung:
+            self._call(*self._held.popleft())
