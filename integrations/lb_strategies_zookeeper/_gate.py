@@ -10,11 +10,29 @@ from time import perf_counter
 from typing import Any, Final
 from weakref import ref
 
-from lb_strategies.consensus.usual import UsualTimes
-
 _PATIENCE: Final = 0.15
-"""Seconds without an answer after which a server seems to hang; ten times what is usual, if that is
-more."""
+"""Seconds without an answer after which a server seems to hang, at least."""
+_FIRST_PATIENCE: Final = 1.0
+"""... as long as it has answered nothing."""
+
+
+class Patience:
+    """How long to wait for an answer: as TCP does before it sends again (RFC 6298, section 2)."""
+
+    def __init__(self) -> None:
+        self._mean: float | None = None
+        self._deviation = 0.0
+        self.limit = _FIRST_PATIENCE
+        """In seconds."""
+
+    def learn(self, elapsed: float) -> None:
+        """Take in that an answer has taken `elapsed` seconds."""
+        if self._mean is None:
+            self._mean, self._deviation = elapsed, elapsed / 2.0
+        else:
+            self._deviation += (abs(elapsed - self._mean) - self._deviation) / 4.0
+            self._mean += (elapsed - self._mean) / 8.0
+        self.limit = max(_PATIENCE, self._mean + 4.0 * self._deviation)
 
 
 class Gate:
@@ -45,7 +63,7 @@ class Gate:
         self._seems_hung = False
         self._since = clock()
         """When the last answer came, or the first request after it was sent."""
-        self._usual = UsualTimes(_PATIENCE)
+        self._patience = Patience()
         self._last: ContextVar[ref[Any] | None] = ContextVar("last request", default=None)
         self._abandoned: set[Any] = set()
 
@@ -64,14 +82,14 @@ class Gate:
         now = self._clock()
         if self._is_idle():
             self._since = now
-        elif now - self._since > self._usual.limit(None):
+        elif now - self._since > self._patience.limit:
             self._seems_hung = True
         return not self._seems_hung
 
     def answered(self) -> None:
         """Take in that the server has answered something."""
         now = self._clock()
-        self._usual.learn(None, now - self._since)
+        self._patience.learn(now - self._since)
         self._since = now
         if self._seems_hung:
             self.connected()

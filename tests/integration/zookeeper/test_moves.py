@@ -141,8 +141,9 @@ def test_hardly_anything_fails_with_requests_in_flight(
     stock_failed = sum(not result.successful() for result in results["/stock"])
     failed = [result.exception for result in results["/ours"] if not result.successful()]
     hung.resume()
-    assert len(failed) <= 5, failed
-    assert stock_failed > 5 * len(failed), "kazoo had answered by then"
+    # Four or five, with all else equal; without any of it all that are begun in 1.25 s, 25.
+    assert len(failed) <= 10, failed
+    assert stock_failed > 3 * len(failed), "kazoo had answered by then"
     assert seconds < 10.0
     assert ours.client_id[0] == session
     assert ours.exists("/ephemeral").ephemeralOwner == session  # type: ignore[union-attr]

@@ -155,7 +155,7 @@ def test_a_slow_server_does_not_seem_to_hang() -> None:
     server = Server()
     server.teach(0.1)
     server.gate("a", None)
-    server.now += 0.5
+    server.now += 0.2
     server.gate("b", None)
     assert server.sent == ["a", "b"]
 
@@ -181,3 +181,24 @@ def test_a_closed_gate_stays_closed_when_the_server_answers() -> None:
     assert server.sent == ["a"]
     server.gate.open()
     assert server.sent == ["a", "b"]
+
+
+def test_a_server_that_has_answered_nothing_yet_is_given_more_time() -> None:
+    server = Server()
+    server.gate("a", None)
+    server.now += 0.9
+    server.gate("b", None)
+    server.now += 0.2
+    server.gate("c", None)
+    assert server.sent == ["a", "b"]
+
+
+def test_one_slow_answer_is_soon_forgotten() -> None:
+    server = Server()
+    server.teach(2.0)
+    for _ in range(10):
+        server.teach(0.001)
+    server.gate("a", None)
+    server.now += 0.4
+    server.gate("b", None)
+    assert server.sent == ["a"]
