@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionClosedError, NoAuthError, NoNodeError
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import make_digest_acl
 
@@ -366,6 +366,31 @@ def test_reads_in_flight_leave_a_server_that_hangs(
     assert in_reads < 6.0, "they waited for the session's time-out"
     assert in_stop < 5.0
     assert threading.active_count() < 40
+
+
+def test_reads_outlast_the_loss_of_the_quorum(
+    fresh_zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    """Nobody can answer for a moment: reads wait for it, and none is left in flight."""
+    client = connect(fresh_zookeeper.hosts, timeout=20.0)
+    client.create("/node", b"value")
+    wait_for_sessions(client)
+    results = [client.get_async("/node") for _ in range(300)]
+    dead = fresh_zookeeper.followers
+    for server in dead:
+        server.kill()
+    results += [client.get_async("/node") for _ in range(100)]
+    for server in dead:
+        server.restart(wait=False)
+    outcomes: Counter[object] = Counter()
+    for result in results:
+        try:
+            outcomes[result.get(timeout=20.0)[0]] += 1
+        except ConnectionLoss:
+            outcomes["lost"] += 1
+    assert outcomes[b"value"] >= 300, outcomes
+    assert set(outcomes) <= {b"value", "lost"}
+    assert all(stats.in_flight == 0 for stats in client.endpoint_stats().values())
 
 
 @both_kinds
