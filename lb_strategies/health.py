@@ -301,11 +301,20 @@ class Health:
         return max(self._options.rho * median, median + self._options.outlier_floor)
 
     def _eject_outliers(self, group: Group, now: float) -> None:
-        """Eject for latency, the worst first, as many as there is room for."""
+        """Eject for latency, the worst first, as many as there is room for.
+
+        One that is out makes room for one that is as far beyond it as it is beyond the median:
+        noise on a healthy endpoint must not keep a slow one in the pool.
+        """
         median = self.prior(group.states)
         outliers = [s for s in group.states if self._is_outlier(s, median)]
         outliers.sort(key=lambda s: s.mean.log, reverse=True)
-        for state in outliers[: self._room(group.states)]:
+        for state in outliers:
+            if not self._room(group.states):
+                mildest = next(iter(self._outliers_out(group.states)), None)
+                if mildest is None or state.mean_rtt <= self._outlier_limit(mildest.mean_rtt):
+                    return
+                self._spare(mildest, group, now)
             self._eject(state, group, Ejection.LATENCY, now)
 
     def failed(self, pick: Pick, elapsed: float, now: float) -> float:
@@ -372,7 +381,7 @@ class Health:
         )
 
     def _spare(self, state: EndpointState, group: Group, now: float) -> None:
-        """Let an outlier back in, as slow as it is: a hung endpoint answers nobody at all."""
+        """Let an outlier back in, as slow as it is, because another endpoint is far worse."""
         self._journal.spared(state, group.states, now=now)
         state.ejected_for = None
         state.returns += 1

@@ -23,7 +23,7 @@ _EJECTED: Final = (
     "succeeded=%d/%d oldest_request=%.6fs pool=%d/%d"
 )
 _RETURNED: Final = "returned %s: reason=%s out_for=%.3fs probe=%.6fs median=%.6fs pool=%d/%d"
-_SPARED: Final = "returned %s: reason=%s out_for=%.3fs, a hung one takes its place, pool=%d/%d"
+_SPARED: Final = "returned %s: reason=%s out_for=%.3fs, a worse one takes its place, pool=%d/%d"
 
 
 class Journal:

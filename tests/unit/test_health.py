@@ -244,6 +244,25 @@ def test_a_hung_endpoint_takes_the_place_of_the_mildest_outlier() -> None:
     assert after["b"].mean_rtt > 2 * MS  # as slow as it is: it has proved nothing
 
 
+def test_a_far_slower_endpoint_takes_the_place_of_a_milder_outlier() -> None:
+    """One of three may be out: noise on b must not keep a, which is slow for good, in the pool."""
+    target, now = settled(strategy=HYBRID)
+    now = answer(target, "b", now=now, rtt=4 * MS)
+    assert ejected(target, now=now) == {"b"}
+    now = answer(target, "a", now=now, rtt=40 * MS)
+    assert ejected(target, now=now) == {"a"}
+    after = target.snapshot(now=now)
+    assert (after["b"].returns, after["a"].ejections_for["latency"]) == (1, 1)
+
+
+def test_outliers_that_are_as_slow_as_each_other_do_not_take_turns() -> None:
+    target, now = settled(strategy=HYBRID)
+    now = answer(target, "b", now=now, rtt=10 * MS)
+    assert ejected(target, now=now) == {"b"}
+    now = answer(target, "a", now=now, rtt=12 * MS)
+    assert ejected(target, now=now) == {"b"}
+
+
 def test_no_more_outliers_come_back_than_are_hung() -> None:
     names = tuple("abcdef")
     target, now = settled(names)

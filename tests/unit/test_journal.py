@@ -153,7 +153,7 @@ def test_an_outlier_that_makes_room_for_a_hung_one_returns_in_a_line_of_its_own(
     look(target, ABC, now=now + 0.060)
     returned, out = (record.getMessage() for record in log.records)
     assert returned.startswith("returned b: reason=latency out_for=0.0")
-    assert returned.endswith("s, a hung one takes its place, pool=3/3")
+    assert returned.endswith("s, a worse one takes its place, pool=3/3")
     assert out.startswith("ejected a: reason=hung ")
     assert out.endswith(" pool=2/3")
 

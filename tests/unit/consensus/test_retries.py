@@ -16,6 +16,7 @@ from lb_strategies import LoadBalancingStrategy as Strategy
 from lb_strategies.consensus import (
     Authenticate,
     ConsensusRouter,
+    Done,
     Failure,
     Plan,
     Reply,
@@ -503,3 +504,13 @@ def test_after_an_election_writes_go_to_the_new_leader() -> None:
     play(WRITE)
     led(router, "c", term=2)
     assert play(WRITE) == "c"
+
+
+def test_what_waits_for_somebody_else_is_no_load_when_it_is_sent_again() -> None:
+    router = make_router()
+    lock = Operation(OperationClass.WRITE, "lock", timed=False)
+    plan: Plan[str] = router.plan(lock, now=0.0)
+    leader = next(plan)
+    plan.send(Failure(StoreError(FailureKind.DROPPED, "a"), FailureKind.DROPPED, 0.1))
+    assert plan.send(Done(0.12)) == leader
+    assert set(in_flight(router.balancer, now=0.12).values()) == {0}
