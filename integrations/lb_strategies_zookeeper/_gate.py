@@ -35,6 +35,10 @@ class Patience:
         self.limit = max(_PATIENCE, self._mean + 4.0 * self._deviation)
 
 
+def _spawn(function: Callable[[], None]) -> None:
+    threading.Thread(target=function, name="lb-gate", daemon=True).start()
+
+
 class Gate:
     """Stands before kazoo's queue of requests, and can hold them back, in their order.
 
@@ -46,6 +50,7 @@ class Gate:
         call: kazoo's, which queues a request.
         is_idle: tells whether no request is on its way.
         clock: monotonic seconds.
+        spawn: calls a function in another thread.
     """
 
     def __init__(
@@ -53,14 +58,18 @@ class Gate:
         call: Callable[[Any, Any], Any],
         is_idle: Callable[[], bool],
         clock: Callable[[], float] = perf_counter,
+        spawn: Callable[[Callable[[], None]], None] = _spawn,
     ) -> None:
         self._call = call
         self._is_idle = is_idle
         self._clock = clock
+        self._spawn = spawn
         self._lock = threading.RLock()
         self._held: deque[tuple[Any, Any]] = deque()
         self._is_closed = False
         self._seems_hung = False
+        self._is_resuming = False
+        self._answers = 0
         self._since = clock()
         """When the last answer came, or the first request after it was sent."""
         self._patience = Patience()
@@ -79,25 +88,37 @@ class Gate:
 
     def _is_answering(self) -> bool:
         """Whether the server answers as it does, or has nothing to answer."""
-        now = self._clock()
+        now, answers = self._clock(), self._answers
         if self._is_idle():
             self._since = now
+            if self._seems_hung:
+                self._resume()
         elif now - self._since > self._patience.limit:
             self._seems_hung = True
+            if answers != self._answers:
+                self._seems_hung = False  # an answer came just now, and did not see this
         return not self._seems_hung
+
+    # Neither of these may wait, not even for the lock: it is the connection's thread that calls
+    # them, and who has the lock may be waiting for that thread to take requests out of kazoo's
+    # queue, which wakes it up through a socket of limited size.
 
     def answered(self) -> None:
         """Take in that the server has answered something."""
-        now = self._clock()
-        self._patience.learn(now - self._since)
-        self._since = now
-        if self._seems_hung:
-            self.connected()
+        self._patience.learn(self._clock() - self._since)
+        self.connected()
 
     def connected(self) -> None:
         """Take in that it is another connection now, or none any more."""
+        self._since = self._clock()
+        self._answers += 1  # before the look
+        if self._seems_hung and not self._is_resuming:
+            self._is_resuming = True
+            self._spawn(self._resume)
+
+    def _resume(self) -> None:
         with self._lock:
-            self._since = self._clock()
+            self._is_resuming = False
             self._seems_hung = False
             self._release()
 

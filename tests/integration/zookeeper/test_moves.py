@@ -150,6 +150,35 @@ def test_hardly_anything_fails_with_requests_in_flight(
     assert ours.get("/ours")[1].version == 20 + 80 - len(failed)
 
 
+def test_thousands_of_requests_in_flight_block_nothing(
+    zookeeper: ZooKeeperServers, connect: Connector
+) -> None:
+    """The connection is woken up through a socket, which takes some hundred requests at once."""
+    client = connect(zookeeper.hosts, timeout=20.0)
+    client.create("/node")
+    hung = zookeeper.leader()
+    threads = []
+    results: list[Any] = []
+
+    def ask() -> None:
+        results.extend(client.set_async("/node", b"") for _ in range(1000))
+
+    for when in (0.0, 0.4, 0.4):
+        time.sleep(when)
+        hung.pause()
+        for _ in range(2):
+            threads.append(threading.Thread(target=ask))
+            threads[-1].start()
+        time.sleep(0.4)
+        hung.resume()
+    for thread in threads:
+        thread.join(20.0)
+        assert not thread.is_alive()
+    assert len(results) == 6000
+    for result in results:
+        result.get(timeout=20.0)
+
+
 @both_kinds
 def test_a_killed_leader_is_left_at_once(zookeeper: ZooKeeperServers, connect: Connector) -> None:
     client = connect(zookeeper.hosts)

@@ -106,7 +106,7 @@ class Server:
         self.now = 0.0
         self.sent: list[str] = []
         self.waiting = 0
-        self.gate = Gate(self._take, lambda: not self.waiting, lambda: self.now)
+        self.gate = Gate(self._take, lambda: not self.waiting, lambda: self.now, lambda f: f())
 
     def _take(self, request: Any, result: Any) -> None:
         self.sent.append(request)
@@ -202,3 +202,32 @@ def test_one_slow_answer_is_soon_forgotten() -> None:
     server.now += 0.4
     server.gate("b", None)
     assert server.sent == ["a"]
+
+
+def test_the_connections_thread_never_waits_for_the_gate() -> None:
+    """It is the one that whoever has the lock may be waiting for."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def call(request: Any, result: Any) -> None:
+        entered.set()
+        assert leave.wait(10.0)
+
+    gate = Gate(call, lambda: False)
+    thread = threading.Thread(target=gate, args=("a", None))
+    thread.start()
+    assert entered.wait(10.0)
+    gate.answered()
+    gate.connected()
+    leave.set()
+    thread.join()
+
+
+def test_what_was_held_back_goes_out_if_nothing_is_on_its_way() -> None:
+    server = Server()
+    server.teach(0.001)
+    server.gate("a", None)
+    server.now += 0.5
+    server.gate("b", None)
+    server.waiting = 0  # gone without an answer
+    server.gate("c", None)
+    assert server.sent == ["a", "b", "c"]
