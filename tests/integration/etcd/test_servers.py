@@ -351,6 +351,8 @@ def test_no_process_outlives_an_interrupted_run(number: signal.Signals, tmp_path
         [sys.executable, "-c", HOLDER],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(tmp_path)},
+        # What starts the tests in the background has them ignore it, and so their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdout=subprocess.PIPE,
         text=True,
     ) as holder:

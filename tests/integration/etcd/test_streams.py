@@ -225,7 +225,8 @@ def test_a_watch_without_a_quorum_ends(
             other.pause()
     with pytest.raises(grpc.RpcError) as caught:
         driver.read(stream)
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    # In asyncio, gRPC calls it INTERNAL if the stream ends just when a request is being sent.
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
 
 
 @pytest.mark.parametrize("resume_watches", [False, True])
