@@ -8,6 +8,8 @@ STAMP  := $(VENV)/.installed
 SPREAD := --numprocesses=4 --dist=worksteal
 # The others compute.
 CORES  := --numprocesses=2 --dist=worksteal
+# Long simulations, which cover nothing that the others do not.
+PLAIN  := tests/conformance/test_policies.py tests/conformance/test_redis_topology.py
 # Those with the jars that bench/servers/binaries.py names.
 ZOOKEEPER_PACKAGES := libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java \
 	libjetty9-java libservlet-api-java libjetty9-extra-java libjackson2-annotations-java \
@@ -58,7 +60,9 @@ types: setup
 
 unit: setup
 	$(VENV)/bin/coverage erase
-	$(VENV)/bin/coverage run -m pytest $(CORES) tests/unit tests/property tests/conformance
+	$(VENV)/bin/coverage run -m pytest $(CORES) tests/unit tests/property tests/conformance \
+		$(PLAIN:%=--ignore=%)
+	$(PY) -m pytest $(CORES) $(PLAIN)
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report --include='lb_strategies/*' --fail-under=100
 
@@ -98,10 +102,9 @@ versions: newest
 	$(PY) -m tests.versions $(SPREAD) $(VERSIONS)
 
 # The oldest version, and Valkey's newest, as CI runs them beside the newest that `integration` has:
-# the same tests, with a shorter soak, and without those that need the machine for themselves: what
-# these measure is decided in the core.
+# the same tests but for those that take long or need the machine for themselves.
 bounds: newest
-	LB_SOAK_SECONDS=8 $(PY) -m tests.versions $(SPREAD) --shared redis-5.3 valkey-6.2
+	$(PY) -m tests.versions $(SPREAD) --short redis-5.3 valkey-6.2
 
 # Build, install alone elsewhere, and run the unit tests against what was installed.
 wheel: setup

@@ -3,7 +3,7 @@
 ``python -m tests.versions redis-5.3 valkey-6.2`` makes a virtual environment for each under
 ``build/versions``, all at once, and keeps it for the next time; shows the tests as they run, and
 ends with a table. The exit status is 1 if a test failed anywhere, or if nothing ran. With
-``--shared``, tests that need the machine for themselves are left out.
+``--short``, tests that need the machine for themselves or that take long are left out.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ def prepare(version: str) -> Path:
     return python
 
 
-def run(version: str, python: Path, arguments: list[str], *, shared: bool) -> Result:
+def run(version: str, python: Path, arguments: list[str], *, short: bool) -> Result:
     """Run the tests with one version: those that may share the machine, then the others."""
     start = time.monotonic()
     environment = {**os.environ, "LB_LIBRARY": version.partition("-")[0]}
     result = Result(version, 0, 0, Counter(), 0.0)
-    for marked in ("not alone", "alone")[: 1 if shared else 2]:
+    for marked in ("not alone and not long",) if short else ("not alone", "alone"):
         report = WHERE / f"{version}.{marked.replace(' ', '-')}.xml"
         report.unlink(missing_ok=True)
         command = [str(python), "-m", "pytest", SUITE, f"--junitxml={report}", "-m", marked]
-        if marked == "not alone":
+        if marked != "alone":
             command += arguments
         subprocess.run(command, env=environment, check=False)
         result = result.plus(*counts(report), seconds=time.monotonic() - start)
@@ -142,12 +142,12 @@ def main(arguments: list[str]) -> int:
     print(f"== environments of {', '.join(names)}", flush=True)
     with ThreadPoolExecutor() as threads:
         pythons = list(threads.map(prepare, names))
-    shared = "--shared" in arguments
-    extra = [a for a in arguments if a.startswith("-") and a != "--shared"]
+    short = "--short" in arguments
+    extra = [a for a in arguments if a.startswith("-") and a != "--short"]
     results = []
     for i, (name, python) in enumerate(zip(names, pythons, strict=True), 1):
         print(f"== {name} ({i} of {len(names)})", flush=True)
-        results.append(run(name, python, extra, shared=shared))
+        results.append(run(name, python, extra, short=short))
         print(table(results), flush=True)
     return 0 if all(r.is_good for r in results) else 1
 

@@ -17,7 +17,7 @@ from . import library
 from .drivers import Connector
 from .nodes import calls, frozen, killed, owner, since
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PAUSE = 0.002
 """Seconds between two reads of a closed loop: some 300 reads a second."""

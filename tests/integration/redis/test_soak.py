@@ -34,7 +34,7 @@ SOCKET_TIMEOUT = 0.5
 SLACK = 64 * 4 * 8_000
 """Bytes that may stay allocated: 64 connections to each of 4 nodes, with their buffers."""
 
-pytestmark = pytest.mark.integration(limit=LIMIT)
+pytestmark = [pytest.mark.integration(limit=LIMIT), pytest.mark.long]
 RACE = "'NoneType' object has no attribute 'writelines'"
 """redis-py's asyncio client, with round_robin too: one task's time-out has free connections cut
 while another task is connecting on one of them."""

@@ -16,6 +16,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.integration(limit=240)
 def test_every_answer_is_right_and_every_error_the_stores_own(
     capsys: pytest.CaptureFixture[str],

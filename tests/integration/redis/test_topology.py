@@ -16,7 +16,7 @@ from . import library
 from .drivers import Connector, Driver, Log
 from .nodes import calls, fill, frozen, key_on, move, owner, settle, since, swap
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PAUSE = 0.002
 """Seconds between two reads of one worker."""
