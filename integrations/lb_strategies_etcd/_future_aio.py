@@ -29,7 +29,8 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
     """What a plain callable returns, with more than one attempt behind it if need be.
 
     The first attempt begins at once, whether anybody awaits it or not. As long as it succeeds
-    there is no task but gRPC's own.
+    there is no task but gRPC's own. What comes after a failure is done for whoever awaits it, or
+    has asked for its end in another way.
 
     Args:
         channel: the routing channel.
@@ -38,7 +39,9 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
     """
 
     # What most calls leave as it is costs nothing here.
-    _is_done = False
+    _is_done = True
+    """Also before the first attempt."""
+    _is_watched = False
     _is_cancelled = False
     _callbacks: Sequence[Callable[[Any], None]] = ()
     _value: Any = None
@@ -53,24 +56,33 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         self._call = call
         self._timeout = timeout
         self._pick = pick = channel.acquire(call)
+        self._is_done = False
         member = str(pick.endpoint)
         if channel.can_begin(member):
+            limit = channel.limit(call, pick, timeout)
             try:
-                self._inner = inner = channel.begin(
-                    call, member, channel.limit(call, pick, timeout)
-                )
-            except BaseException:
-                channel.failed(call, pick, FailureKind.CANCELLED)
+                self._inner = channel.begin(call, member, limit)
+            except BaseException as error:
+                self._fail(error, FailureKind.CANCELLED)
                 raise
-            inner.add_done_callback(self._answered)
         else:
-            self._rest = channel.spawn(self._go_on(None))
+            self._go_on(None)
+
+    def __del__(self) -> None:
+        if self._rest is None and not self._is_done:  # nobody asked how it went
+            self._channel.failed(self._call, self._pick, FailureKind.CANCELLED)
 
     # -- the attempts -----------------------------------------------------------------------
 
+    def _watch(self) -> None:
+        """See to it that the end of the first attempt is noticed, though nobody awaits it."""
+        if self._rest is None and not (self._is_done or self._is_watched):
+            self._is_watched = True
+            self._inner.add_done_callback(self._answered)
+
     def _answered(self, inner: Any) -> None:
-        """Take in the end of the first attempt, before anybody who awaits it runs."""
-        if self._is_done:
+        """Take in the end of the first attempt."""
+        if self._is_done or self._rest is not None:
             return
         code = _at_once(inner.code())
         if code is grpc.StatusCode.OK:
@@ -82,7 +94,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
             self._is_cancelled = True
             self._fail(asyncio.CancelledError(), FailureKind.CANCELLED)
         else:
-            self._rest = self._channel.spawn(self._go_on(inner))
+            self._go_on(inner)
 
     def _fail(self, error: BaseException, kind: FailureKind) -> None:
         """End it with an `error` after which there is nothing to try."""
@@ -91,8 +103,18 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
             self._error = error
             self._end()
 
-    async def _go_on(self, begun: Any | None) -> None:
-        """Make all attempts that are left; the first one may have `begun`."""
+    def _go_on(self, begun: Any | None) -> None:
+        """Have a task make all attempts that are left; the first one may have `begun`."""
+        self._rest = rest = self._channel.spawn(self._try(begun))
+        rest.add_done_callback(self._ended)
+
+    def _ended(self, rest: asyncio.Task[None]) -> None:
+        """Take in the end of the task, which may have been cancelled before it began."""
+        if not self._is_done:
+            self._is_cancelled = True
+            self._fail(asyncio.CancelledError(), FailureKind.CANCELLED)
+
+    async def _try(self, begun: Any | None) -> None:
 
         async def send(step: Send) -> Reply[Any] | Failure:
             nonlocal begun
@@ -137,14 +159,21 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         if self._rest is None:
             try:
                 response = yield from self._inner.__await__()
-            except asyncio.CancelledError:
-                self.cancel()
+            except asyncio.CancelledError as error:
+                self._inner.cancel()
+                self._is_cancelled = True
+                self._fail(error, FailureKind.CANCELLED)
                 raise
-            except Exception as error:
-                if self._rest is None:  # it was never sent, such as for want of a serializer
-                    self._fail(error, self._call.failure_kind(error))
-                    raise
+            except grpc.RpcError:
+                if self._rest is None:
+                    self._go_on(self._inner)
+            except Exception as error:  # it was never sent, such as for want of a serializer
+                self._fail(error, self._call.failure_kind(error))
+                raise
             else:
+                if not self._is_done:
+                    self._channel.succeeded(self._call, self._pick)
+                    self._end()
                 self._channel.saw(response)
                 return response
         assert self._rest is not None
@@ -155,6 +184,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
 
     async def _wait(self) -> None:
         """Wait for the end, without a say in it."""
+        self._watch()
         while not self._is_done:
             if self._rest is None:
                 await self._inner.code()
@@ -170,6 +200,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         self._is_cancelled = True
         if self._rest is None:
             self._inner.cancel()
+            self._fail(asyncio.CancelledError(), FailureKind.CANCELLED)
         else:
             self._rest.cancel()
         return True
@@ -180,6 +211,8 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
 
     def done(self) -> bool:
         """Whether there is a result."""
+        if self._rest is None and not self._is_done and self._inner.done():
+            self._answered(self._inner)
         return self._is_done
 
     def time_remaining(self) -> float | None:
@@ -194,6 +227,7 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
             callback(self)
         else:
             self._callbacks = (*self._callbacks, callback)
+            self._watch()
 
     async def wait_for_connection(self) -> None:
         """Wait for the end; raise what awaiting it raises."""
