@@ -8,8 +8,6 @@ STAMP  := $(VENV)/.installed
 SPREAD := --numprocesses=4 --dist=worksteal
 # The others compute.
 CORES  := --numprocesses=2 --dist=worksteal
-# Long simulations, which cover nothing that the others do not.
-PLAIN  := tests/conformance/test_policies.py tests/conformance/test_redis_topology.py
 # Those with the jars that bench/servers/binaries.py names.
 ZOOKEEPER_PACKAGES := libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java \
 	libjetty9-java libservlet-api-java libjetty9-extra-java libjackson2-annotations-java \
@@ -60,9 +58,7 @@ types: setup
 
 unit: setup
 	$(VENV)/bin/coverage erase
-	$(VENV)/bin/coverage run -m pytest $(CORES) tests/unit tests/property tests/conformance \
-		$(PLAIN:%=--ignore=%)
-	$(PY) -m pytest $(CORES) $(PLAIN)
+	$(VENV)/bin/coverage run -m pytest $(CORES) tests/unit tests/property tests/conformance
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report --include='lb_strategies/*' --fail-under=100
 
