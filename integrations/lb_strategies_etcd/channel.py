@@ -322,8 +322,11 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         self._mark_learners(discovery)
 
     def _keep_polling(self) -> None:
-        self._links.check()
-        super()._keep_polling()
+        if not self._polls.is_running:
+            self._links.check()
+            super()._keep_polling()
+            if self._links.is_closed:  # meanwhile, and polls would go on for ever
+                self._stop_routing()
 
     # -- the rest ---------------------------------------------------------------------------
 
