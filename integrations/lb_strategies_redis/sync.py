@@ -10,6 +10,7 @@ from . import _seams_sync as seams
 from ._addresses import unbind
 from ._client_sync import client_class
 from ._derive import adopt, release
+from ._forks import Locks
 from ._library import library_of
 from ._manager_sync import adopt_server, manager_class
 from ._policies import resolve_reads, restore
@@ -31,6 +32,7 @@ def attach(client: Any, router: Router) -> None:
     router.check_reads(client.commands_parser.commands)
     manager = client.nodes_manager
     client._lb_router = router
+    client._lb_locks = Locks(client)
     release(client, opening_class)
     put(router, manager)
     router.addresses.bind(manager, seams.startup_nodes(client))
@@ -50,6 +52,7 @@ def attach(client: Any, router: Router) -> None:
 def detach(client: Any) -> None:
     """Give `client` its own methods back; its connections keep ours, which then do nothing."""
     restore(client)
+    del client._lb_locks
     release(client, client_class)
     manager = client.nodes_manager
     release(manager, manager_class)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -56,18 +58,24 @@ class Forked:
 
     def __init__(self, how: How, work: Callable[[], Any]) -> None:
         self._receiving, sending = multiprocessing.Pipe(duplex=False)
+        # Where the threads of a child stand that hangs: it can't be asked any more.
+        self._stacks = tempfile.TemporaryFile("w+")  # noqa: SIM115  # until its result is taken
+
+        def run() -> None:
+            faulthandler.dump_traceback_later(PATIENCE - 1, file=self._stacks)
+            _work(work, sending)
+            faulthandler.cancel_dump_traceback_later()
+
         with warnings.catch_warnings():
             # Newer Pythons warn of forks beside threads, which is what this is about.
             warnings.simplefilter("ignore", DeprecationWarning)
             if how == "os.fork":
                 self._pid = os.fork()
                 if not self._pid:
-                    _work(work, sending)
+                    run()
                     os._exit(0)
             else:
-                process = multiprocessing.get_context("fork").Process(
-                    target=_work, args=(work, sending)
-                )
+                process = multiprocessing.get_context("fork").Process(target=run)
                 process.start()
                 assert process.pid is not None
                 self._pid = process.pid
@@ -80,12 +88,15 @@ class Forked:
             AssertionError: it hung, or died.
         """
         try:
-            assert self._receiving.poll(PATIENCE), "the child hangs"
+            if not self._receiving.poll(PATIENCE):
+                self._stacks.seek(0)
+                raise AssertionError(f"the child hangs:\n{self._stacks.read()}")
             result = self._receiving.recv()
         except EOFError:
             result = "the child died"
         finally:
             self._receiving.close()
+            self._stacks.close()
             self._end()
         assert not isinstance(result, str), result
         return result

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -181,6 +181,54 @@ def test_a_lock_that_is_held_at_the_fork_does_not_lock_the_child_out(
         assert report["right"] == 200
         assert report["in flight at first"] == report["in flight at last"] == 0
         assert total(client, "in_flight") == 0
+        client.disconnect_connection_pools()
+
+
+@contextmanager
+def held(locks: Sequence[Any]) -> Iterator[None]:
+    """Have a thread hold `locks` inside the block."""
+    done, are_held = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            are_held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert are_held.wait(30)
+        yield
+    finally:
+        done.set()
+        thread.join(timeout=30)
+
+
+@pytest.mark.parametrize("owner", ["pools", "manager", "client"])
+def test_a_lock_of_the_library_that_is_held_at_the_fork_does_not_lock_the_child_out(
+    shard: RedisClusterServers, owner: str
+) -> None:
+    """A pool of redis-py 8 takes its lock to begin anew, and waited for the parent's thread."""
+    with library.OURS["sync"](host=shard.host, port=shard.port, **OPTIONS) as client:
+        for key in KEYS:
+            client.get(key)
+        manager = client.nodes_manager
+        nodes = manager.nodes_cache.values()
+        pools = [library.node_client(node).connection_pool for node in nodes]
+        owners = {"pools": pools, "manager": [manager], "client": [client]}
+        names = ("_lock", "_fork_lock", "_initialization_lock")
+        locks = [getattr(one, name, None) for one in owners[owner] for name in names]
+
+        def work() -> dict[str, Any]:
+            client.nodes_manager.initialize()
+            return worker(client)
+
+        with held([lock for lock in locks if lock is not None]):
+            child = Forked("os.fork", work)
+        assert child.result() == FRESH
+        assert [client.get(key) for key in KEYS] == list(KEYS)
         client.disconnect_connection_pools()
 
 
