@@ -3,7 +3,9 @@
 An error is *unavoidable* if the store itself could not have answered: a read, while every server
 of its shard was down; a write, while its shard's primary was down or handing over to another.
 Down is a server from the moment it is stopped or killed until it is seen to serve again. A slow
-server is not down, and neither is a shard whose slots move: redirects must be followed.
+server is not down, and neither is a shard whose slots move: redirects must be followed. But one
+command cannot read two keys of such a slot while they are apart: the servers say TRYAGAIN, and
+redis-py gives up after 0.4 s ("TTL exhausted").
 
 The answer "no such key" is excused while the key's slot moves (a replica does not know that its
 primary has handed a key on, so it cannot redirect), and by nothing else.
@@ -95,6 +97,11 @@ class FaultLog:
         moving = {slot for window in windows for slot in window.moving}
         # Both shards had a part in what happened to a slot that moved.
         return any(down if slot in moving else self._owner(slot) in down for slot in slots)
+
+    def excuses_refusal(self, slots: Iterable[int], start: float, end: float) -> bool:
+        """Whether one command with keys in these slots may have been told to try again."""
+        moving = {slot for window in self._between(start, end) for slot in window.moving}
+        return any(count > 1 for slot, count in Counter(slots).items() if slot in moving)
 
     def excuses_missing(self, slot: int, start: float, end: float) -> bool:
         """Whether a replica may say that a key in `slot` does not exist."""

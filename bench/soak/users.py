@@ -31,6 +31,8 @@ IMPATIENT = 0.1
 """Part of the tasks' operations that are given up after at most `PATIENCE` seconds."""
 PATIENCE = 0.05
 KEPT_PROBLEMS = 20
+GAVE_UP = "TTL exhausted"
+"""What redis-py says when a command was told 16 times to try again or elsewhere."""
 
 OUTCOMES = ("answered", "cancelled", "unavoidable", "missing", "wrong", "defect")
 
@@ -144,7 +146,11 @@ class User:
         keys = [*operation.reads, *(key for key, _ in operation.writes)]
         slots = [key_slot(key.encode()) for key in keys]
         is_write = bool(operation.writes)
-        excused = self._log.excuses_error(slots, started, ended, write=is_write)
+        excused = self._log.excuses_error(slots, started, ended, write=is_write) or (
+            operation.method == "mget"  # all others have a command for each key
+            and GAVE_UP in str(error)
+            and self._log.excuses_refusal(slots, started, ended)
+        )
         outcome = "unavoidable" if excused else "defect"
         self.tally.errors[outcome, type(error).__name__] += 1
         if not excused:

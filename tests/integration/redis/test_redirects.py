@@ -145,6 +145,27 @@ async def test_ask_in_a_pipeline_is_followed(
     assert client.total("failures") == client.total("in_flight") == 0
 
 
+@pytest.mark.parametrize("command", ["mget", "mget_nonatomic"])
+async def test_keys_of_one_slot_that_are_apart_are_refused_until_they_are_together(
+    connect: Connector, lonely: RedisClusterServers, command: str
+) -> None:
+    """While one of them has moved the servers say TRYAGAIN; redis-py does, for 0.4 s."""
+    source = owner(lonely, KEY)
+    target = the_other(lonely, source)
+    client = await prepared(connect, lonely, "latency_based")
+    await client.set(OTHER, "stays")
+    with half_moved(KEY, source, target):
+        migrate(KEY, source, target)
+        try:
+            for each in (client, await connect.stock(lonely)):
+                with pytest.raises(library.errors.ClusterError, match="TTL exhausted"):
+                    await each.call(command, [KEY, OTHER])
+        finally:
+            forget(target, KEY)
+    assert await client.call(command, [KEY, OTHER]) == [None, "stays"]
+    assert client.total("failures") == client.total("in_flight") == 0
+
+
 def forget(node: RedisNode, key: str) -> None:
     """Delete `key` from a server that is importing its slot."""
     with node.client() as client:

@@ -1,10 +1,12 @@
 import time
 
 import pytest
+from redis.crc import key_slot
+from redis.exceptions import ClusterError
 
 from bench.soak.history import History
 from bench.soak.log import NO_FAULT, FaultLog
-from bench.soak.users import User
+from bench.soak.users import Method, Operation, User
 
 KEYS = ["a", "b"]
 
@@ -83,6 +85,32 @@ def test_a_slot_that_moves_may_seem_missing_and_belongs_to_both_shards(log: Faul
         with log.window("primary paused", no_writes=[1]):
             now = time.monotonic()
             assert log.excuses_error([0], now, now, write=True)
+
+
+def test_keys_that_are_apart_while_their_slot_moves_cannot_be_read_at_once(log: FaultLog) -> None:
+    with log.window("slot moved", moving=[0]):
+        now = time.monotonic()
+        assert log.excuses_refusal([1, 0, 0], now, now)
+        assert not log.excuses_refusal([0, 1, 1], now, now)
+    assert not log.excuses_refusal([0, 0], now + 1, now + 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "outcome"),
+    [
+        ("mget", "Command # 1 (MGET a b) of pipeline caused error: TTL exhausted.", "unavoidable"),
+        ("reads", "TTL exhausted.", "defect"),
+        ("mget", "Connection refused", "defect"),
+    ],
+)
+def test_a_user_is_refused_only_what_is_one_command(
+    log: FaultLog, method: Method, error: str, outcome: str
+) -> None:
+    user = User("me", KEYS, ["a"], History(KEYS, seed=1), log, seed=1)
+    keys = ["{a}1", "{a}2"]
+    with log.window("slot moved", moving=[key_slot(b"a")]):
+        user.fail(Operation(method, [], keys), time.monotonic(), ClusterError(error))
+    assert user.tally.count(outcome) == 1
 
 
 def test_a_user_counts_every_operation_once_and_tells_of_defects(log: FaultLog) -> None:
