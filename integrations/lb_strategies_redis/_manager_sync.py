@@ -61,23 +61,25 @@ def manager_class(base: Any) -> Any:
             load_balancing_strategy: Any = None,
             **kwargs: Any,
         ) -> Any:
-            # Commands do not come here, but redirects, subscriptions and transactions do.
+            # Commands do not come here, but redirects, subscriptions and transactions do. A MOVED
+            # names the primary: a choice could find the node again that has sent it away.
             router = router_of(self)
             if router is None:
                 return base.get_node_from_slot(
                     self, slot, read_from_replicas, load_balancing_strategy, **kwargs
                 )
-            if read_from_replicas or load_balancing_strategy is not None:
-                seams.settle(self)
+            attempt = current.get()
+            seams.settle(self)
+            is_moved = isinstance(attempt, Attempt)
+            if (read_from_replicas or load_balancing_strategy is not None) and not is_moved:
                 node = router.shard(slot, self.slots_cache).choose()
             elif self.slots_cache.get(slot):
                 node = base.get_node_from_slot(self, slot, False, None, **kwargs)
             else:
                 raise router.uncovered(slot)
-            attempt = current.get()
             if attempt is not None:
                 attempt.hop(node.name, router)
-            return Onward(node) if isinstance(attempt, Attempt) else node
+            return Onward(node) if is_moved else node
 
         def initialize(self, *args: Any, **kwargs: Any) -> None:
             router = router_of(self)

@@ -15,3 +15,20 @@ class Greatest:
 
     def choose(self, candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
         return max(candidates, key=lambda candidate: str(candidate.endpoint))
+
+
+class Always:
+    """Takes one endpoint whenever it is a candidate, whatever happens.
+
+    Args:
+        endpoint: which.
+    """
+
+    ignores_health = True
+
+    def __init__(self, endpoint: object) -> None:
+        self._endpoint = endpoint
+
+    def choose(self, candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
+        found = [c for c in candidates if c.endpoint == self._endpoint]
+        return found[0] if found else candidates[0]

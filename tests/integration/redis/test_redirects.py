@@ -13,6 +13,7 @@ from bench.servers.redis import RedisClusterServers, RedisNode
 from . import library
 from .drivers import Connector, Driver, assert_answered
 from .nodes import fill, half_moved, is_primary, migrate, move, moved_replies, owner, settle, swap
+from .policies import Always
 
 pytestmark = pytest.mark.integration
 
@@ -227,13 +228,27 @@ async def test_replicas_only_follows_the_roles_through_a_failover(
     assert before.command_calls("get") > served[1]
 
 
+async def test_a_moved_read_goes_where_it_was_told_whatever_the_policy_prefers(
+    connect: Connector, shard: RedisClusterServers
+) -> None:
+    """Choosing anew could find the node that has just sent it away, again and again."""
+    odd = shard.replicas[0]
+    client = await connect.ours(shard, Always(odd.endpoint))
+    await client.reads(count=5)
+    node = client.client.get_node(host=odd.host, port=odd.port)
+    await client.execute_command("READWRITE", target_nodes=node)  # it answers no more reads
+    before = moved_replies(odd)
+    log = await client.reads(count=20)
+    assert log.errors == []
+    assert log.values == ["key:0"] * 20
+    assert moved_replies(odd) > before
+    assert client.total("in_flight") == 0
+
+
 async def test_a_moved_to_the_primary_that_is_known_drops_no_replica(
-    connect: Connector, shard: RedisClusterServers, request: pytest.FixtureRequest
+    connect: Connector, shard: RedisClusterServers
 ) -> None:
     """redis-py 5.3 and 6.4 list the primary twice then, in the place of a replica."""
-    if connect.mode == "asyncio" and library.TITLE.startswith("redis-py 5."):
-        reason = "open: on a busy machine 3 of 20 reads failed, in 2 of 14 runs; cause not found"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     client = await connect.ours(shard, "latency_based")
     await client.reads(count=20)
     odd = shard.replicas[0]
