@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.proxy import Link, ProxyProcess
-from bench.servers.links import Delay, delay_of
+from bench.servers.links import Delay, Trouble, delay_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,6 @@ class DelaysGiven:
     client_reply: Delay
     peer_request: Delay
     peer_reply: Delay
-
-
-@dataclass(slots=True)
-class Trouble:
-    """What is wrong with a member's links now: seconds added, and whether they are cut."""
-
-    client_delay: float = 0.0
-    client_jitter: float = 0.0
-    peer_delay: float = 0.0
-    peer_jitter: float = 0.0
-    is_client_cut: bool = False
-    is_peer_cut: bool = False
 
 
 @dataclass(slots=True)

@@ -1,10 +1,29 @@
-"""What the links of a cluster really did."""
+"""What is wrong with the links of a cluster, and what they really did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
+from typing import Protocol
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What is wrong with a member's links now: seconds added, and whether they are cut."""
+
+    client_delay: float = 0.0
+    client_jitter: float = 0.0
+    peer_delay: float = 0.0
+    peer_jitter: float = 0.0
+    is_client_cut: bool = False
+    is_peer_cut: bool = False
+
+
+class HasTrouble(Protocol):
+    """The links of one member."""
+
+    trouble: Trouble
 
 
 @dataclass(frozen=True, slots=True)

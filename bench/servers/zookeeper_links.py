@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.proxy import Link, ProxyProcess
-from bench.servers.links import Delay, delay_of
+from bench.servers.links import Delay, Trouble, delay_of
 
 # A leader listens only once it knows that it leads. Who is refused then tries again within the
 # same election; who is accepted by a proxy and reset does not, and the next election must first
@@ -38,18 +38,6 @@ class DelaysGiven:
 
 
 @dataclass(slots=True)
-class Trouble:
-    """What is wrong with a server's links now: seconds added, and whether they are cut."""
-
-    client_delay: float = 0.0
-    client_jitter: float = 0.0
-    peer_delay: float = 0.0
-    peer_jitter: float = 0.0
-    is_client_cut: bool = False
-    is_peer_cut: bool = False
-
-
-@dataclass(slots=True)
 class ServerPorts:
     """Where a server listens, the same with links as without; ``client_link`` is 0 without."""
 
@@ -60,7 +48,7 @@ class ServerPorts:
 
 
 @dataclass(slots=True)
-class _Links:
+class ServerLinks:
     """The links of one server: to its clients, and those that it dials, by the other's id."""
 
     client: Link
@@ -106,13 +94,9 @@ class Network:
         """The process id of the proxies."""
         return self._proxies.pid
 
-    def trouble(self, server_id: int) -> Trouble:
-        """Return a server's trouble, to be changed before ``apply``."""
-        return self._links[server_id].trouble
-
-    def heal(self, server_id: int) -> None:
-        """Forget a server's trouble; ``apply`` makes it so."""
-        self._links[server_id].trouble = Trouble()
+    def links_of(self, server_id: int) -> ServerLinks:
+        """Return a server's links; after a change of their trouble comes ``apply``."""
+        return self._links[server_id]
 
     def write_hosts(self, server_id: int, file: Path) -> None:
         """Write the hosts file of a server."""
@@ -136,7 +120,7 @@ class Network:
                     reply=(trouble.client_delay, trouble.client_jitter),
                 )
         for dialler, target in permutations(self._links, 2):
-            sender, receiver = self.trouble(dialler), self.trouble(target)
+            sender, receiver = self._links[dialler].trouble, self._links[target].trouble
             for link in self._links[dialler].dialled[target]:
                 if sender.is_peer_cut or receiver.is_peer_cut:
                     link.cut()
@@ -178,9 +162,9 @@ class Network:
     ) -> None:
         self._proxies.close()
 
-    def _open_client(self, ports: ServerPorts) -> _Links:
+    def _open_client(self, ports: ServerPorts) -> ServerLinks:
         self._seed += 1
-        return _Links(
+        return ServerLinks(
             self._proxies.open(
                 "127.0.0.1", ports.client, listen_on=ports.client_link, seed=self._seed
             )

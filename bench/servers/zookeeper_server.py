@@ -9,8 +9,9 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from bench.servers.process import Process, wait_until
-from bench.servers.zookeeper_links import DelaysGiven, Network, ServerPorts, Trouble
+from bench.servers.member import Member
+from bench.servers.process import Process
+from bench.servers.zookeeper_links import DelaysGiven, Network, ServerLinks, ServerPorts
 from bench.servers.zookeeper_options import SUPER_USER
 from bench.servers.zookeeper_words import (
     NotServingError,
@@ -25,11 +26,8 @@ HOST = "127.0.0.1"
 
 
 @dataclass
-class ZooKeeperServer:
+class ZooKeeperServer(Member):
     """One server of the ensemble; ``ZooKeeperServers`` makes it.
-
-    Faults: ``pause`` / ``resume``, ``kill`` or ``terminate`` / ``restart`` and, on links,
-    ``slow_down`` and ``cut`` / ``heal``.
 
     Attributes:
         server_id: Counts from 1; the upper byte of the ids of sessions that it opened.
@@ -48,15 +46,10 @@ class ZooKeeperServer:
     directory: Path
     cpus: Collection[int] | None
     network: Network | None
-    is_paused: bool = False
 
     def __post_init__(self) -> None:
-        self._process = self._start()
-
-    @property
-    def name(self) -> str:
-        """A name for messages."""
-        return f"server {self.server_id}"
+        self.name = f"server {self.server_id}"
+        self._launch()
 
     @property
     def endpoint(self) -> str:
@@ -75,91 +68,15 @@ class ZooKeeperServer:
             raise RuntimeError("an AdminServer needs admin_server=True")
         return f"{HOST}:{self.admin_port}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the running server."""
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process has not ended yet; a paused one is running."""
-        return self._process.is_running
-
-    @property
-    def is_in_trouble(self) -> bool:
-        """Whether its links are slowed down or cut."""
-        return self.network is not None and self.network.trouble(self.server_id) != Trouble()
-
-    @property
-    def is_reachable(self) -> bool:
-        """Whether it can answer the launcher, whose own connection passes no link."""
-        return self.is_running and not self.is_paused
-
-    def pause(self) -> None:
-        """Freeze the server (SIGSTOP): connections stay open, nothing answers."""
-        self._process.pause()
-        self.is_paused = True
-
-    def resume(self) -> None:
-        """Undo ``pause``."""
-        self._process.resume()
-        self.is_paused = False
-
-    def kill(self) -> None:
-        """End the server at once; new connections are refused. Idempotent."""
-        self._process.kill()
-        self.is_paused = False
-
-    def terminate(self) -> None:
-        """End the server in order (SIGTERM). Idempotent."""
-        self.resume()
-        self._process.terminate()
-
-    def restart(self, *, wait: bool = True) -> None:
-        """Start an ended server again, with its data and ports.
-
-        Args:
-            wait: Return when it serves, which without a quorum it never does.
-        """
-        self.kill()
-        self._process = self._start()
-        if wait:
-            self.wait_until_ready()
-
-    def slow_down(
-        self, seconds: float, jitter: float = 0.0, *, client: bool = True, peer: bool = True
-    ) -> None:
-        """Add ``seconds`` +- ``jitter`` (uniform) to all that the server sends.
-
-        Args:
-            seconds: Added to each round trip with it; replaces what was added before.
-            jitter: At most ``seconds``.
-            client: To clients.
-            peer: To other servers.
-        """
-        trouble = self._network().trouble(self.server_id)
-        trouble.client_delay, trouble.client_jitter = (seconds * client, jitter * client)
-        trouble.peer_delay, trouble.peer_jitter = (seconds * peer, jitter * peer)
-        self._network().apply()
-
-    def cut(self, *, client: bool = True, peer: bool = True) -> None:
-        """Reset its connections, in both directions, and refuse new ones."""
-        trouble = self._network().trouble(self.server_id)
-        trouble.is_client_cut, trouble.is_peer_cut = client, peer
-        self._network().apply()
-
-    def heal(self) -> None:
-        """Undo ``slow_down`` and ``cut``."""
-        self._network().heal(self.server_id)
-        self._network().apply()
-
     def delays_given(self) -> DelaysGiven:
         """Return how long its links really held messages back.
 
         Raises:
             RuntimeError: The ensemble has no links.
         """
-        return self._network().delays_given(self.server_id)
+        self._links()
+        assert self.network is not None
+        return self.network.delays_given(self.server_id)
 
     def srvr(self) -> ServerStatus:
         """Return what the server says of itself by four-letter word.
@@ -212,22 +129,12 @@ class ZooKeeperServer:
         """Return whether it opens sessions now."""
         return self.is_reachable and opens_sessions((HOST, self.ports.client))
 
-    def wait_until_ready(self, timeout: float = 30.0) -> None:
-        """Return when the server is ready.
+    def _own_links(self) -> ServerLinks | None:
+        return None if self.network is None else self.network.links_of(self.server_id)
 
-        Raises:
-            RuntimeError: It ended, or is not within ``timeout`` seconds; the message holds the
-                end of its log.
-        """
-        try:
-            wait_until(self.is_ready, f"{self.name} serves", timeout=timeout)
-        except RuntimeError as error:
-            raise RuntimeError(f"{error}; end of its log:\n{self._process.log_tail()}") from error
-
-    def _network(self) -> Network:
-        if self.network is None:
-            raise RuntimeError("links need client_rtt or peer_rtt, which may be 0")
-        return self.network
+    def _apply_links(self) -> None:
+        if self.network is not None:
+            self.network.apply()
 
     def _start(self) -> Process:
         return Process(self.command, log=self.directory / "log", cpus=self.cpus)
