@@ -93,6 +93,9 @@ CONFIRMS_TRANSACTIONS: Final = inspect.iscoroutinefunction(
 
 _MAJOR: Final = int(VERSION.partition(".")[0])
 
+DROPS_OPEN_NODES: Final = NAME == "redis" and _MAJOR == 7
+"""Whether each refresh of an asyncio client drops nodes with their connections open."""
+
 STAYS_CLOSED: Final = "_closed" in getattr(aio_cluster, _CLUSTER).__slots__
 """Whether an asyncio client that was closed cannot be used again."""
 

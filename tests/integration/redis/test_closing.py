@@ -38,8 +38,10 @@ async def warm(connect: Connector, servers: RedisClusterServers, **options: Any)
 
 
 OWN_FAULTS = (
-    *("closed file", "closed file."),
-    *("'NoneType' object has no attribute 'name'", "'NoneType' object has no attribute 'writelines'"),
+    "closed file",
+    "closed file.",
+    "'NoneType' object has no attribute 'name'",
+    "'NoneType' object has no attribute 'writelines'",
 )
 
 
