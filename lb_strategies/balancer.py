@@ -163,11 +163,13 @@ class LoadBalancer:
                 cost_class = self._classes.by_key.get(operation)
                 if cost_class is None:
                     cost_class = self._classes.get(operation, 1, now, self._states.values())
-                state = self._choose(group.pool, now, self._rng)
+                pool = group.pool
+                state = self._choose(pool, now, self._rng) if len(pool) > 1 else pool[0]
+                if len(group.states) > 1:
+                    self._sequence = state.last_pick = self._sequence + 1
                 state.picked_at = now
                 state.picks += 1
                 state.in_flight += 1
-                self._sequence = state.last_pick = self._sequence + 1
                 pick = Pick(self, state, cost_class, now)
                 state.open_picks[pick] = None
                 return pick
@@ -239,9 +241,14 @@ class LoadBalancer:
         """
         if units < 1:
             raise ValueError(f"units must be at least 1, got {units!r}")
-        _check_time(now)
+        if not -inf < now < inf:
+            _check_time(now)
         with self._lock:
-            return self._open(self._members.state(endpoint), operation, units, now)
+            try:
+                state = self._states[endpoint]
+            except (KeyError, TypeError):
+                state = self._members.state(endpoint)
+            return self._open(state, operation, units, now)
 
     def _relabel(self, pick: Pick, operation: Hashable, units: int) -> None:
         if units < 1:
@@ -252,7 +259,9 @@ class LoadBalancer:
             )
 
     def _open(self, state: EndpointState, operation: Hashable, units: int, now: float) -> Pick:
-        cost_class = self._classes.get(operation, units, now, self._states.values())
+        cost_class = self._classes.by_key.get(operation) if units == 1 else None
+        if cost_class is None:
+            cost_class = self._classes.get(operation, units, now, self._states.values())
         pick = Pick(self, state, cost_class, now)
         state.open_picks[pick] = None
         state.in_flight += 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .pick import Pick
 
 _BUSY_COLD_LOAD: Final = 1e9  # dearer than any latency, and still ordered by in-flight
-_LEARN_INTERVAL: Final = 0.002  # seconds in which usual answers add nothing to what is known
+_LEARN_INTERVAL: Final = 0.010  # seconds in which usual answers add nothing to what is known
 
 
 class Ejection(Enum):
@@ -202,7 +202,7 @@ class EndpointState:
     def settle(self, *, ties: bool, usual_to: float, tie_to: float) -> None:
         """Note that nothing speaks against it.
 
-        Until that changes, of the answers between half its mean and `usual_to` one in 2 ms is
+        Until that changes, of the answers between half its mean and `usual_to` one in 10 ms is
         learned, and two that tie with the best of their peers need no closer comparison.
 
         Args:

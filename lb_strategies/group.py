@@ -80,7 +80,7 @@ class Group:
         """Go on with what is known, `until` then."""
         self.checked_at = now
         self.check_at = until
-        is_plain = self.probe is None and not self.panic and len(self.pool) > 1
+        is_plain = self.probe is None and not self.panic
         self.plain_until = until if is_plain else float("-inf")
 
     def rescale(self, factor: float) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import grpc
 
 from lb_strategies import FailureKind, Operation, OperationClass
 
 from ._errors import failure_kind
+
+if TYPE_CHECKING:
+    from ._routed import Routed
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
@@ -23,7 +26,7 @@ class Call:
     """What the caller of a routed callable asked for; not to be changed.
 
     Attributes:
-        stub: Names the stub that sends it, the same on every member.
+        stub: What it was called on.
         operation: What it needs of the store.
         message: The request.
         metadata: The caller's own.
@@ -32,7 +35,7 @@ class Call:
         with_call: Whether the caller wants to see the RPC itself, too.
     """
 
-    stub: object
+    stub: Routed
     operation: Operation
     message: object
     metadata: Metadata | None = None
@@ -51,11 +54,14 @@ class Call:
 
     def sent_metadata(self, token: str | None) -> Metadata | None:
         """Return what goes along with it, to a member that gave `token`."""
-        added: Metadata = LEADER_METADATA if self.asks_for_leader else ()
+        added = LEADER_METADATA if self.operation.kind in _LEADERS else None
+        if token is None and not self.metadata:
+            return added
+        added = added or ()
         if token is not None:
             added = ((_TOKEN, token), *added)
         if not self.metadata:
-            return added or None
+            return added
         names = {name for name, _ in added}
         # The caller's own token is for the case that this channel has no user of its own.
         return (*(pair for pair in self.metadata if pair[0] not in names), *added)

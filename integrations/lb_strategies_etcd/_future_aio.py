@@ -55,17 +55,9 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
         self._channel = channel
         self._call = call
         self._timeout = timeout
-        self._pick = pick = channel.acquire(call)
+        self._pick, self._inner = channel.start(call, timeout)
         self._is_done = False
-        member = str(pick.endpoint)
-        if channel.can_begin(member):
-            limit = channel.limit(call, pick, timeout)
-            try:
-                self._inner = channel.begin(call, member, limit)
-            except BaseException as error:
-                self._fail(error, FailureKind.CANCELLED)
-                raise
-        else:
+        if self._inner is None:
             self._go_on(None)
 
     def __del__(self) -> None:
@@ -172,9 +164,10 @@ class AsyncRoutedCall(grpc.aio.UnaryUnaryCall):
                 raise
             else:
                 if not self._is_done:
-                    self._channel.succeeded(self._call, self._pick)
-                    self._end()
-                self._channel.saw(response)
+                    self._channel.succeeded(self._call, self._pick, response)
+                    self._is_done = True
+                    if self._callbacks:
+                        self._end()
                 return response
         assert self._rest is not None
         yield from self._rest.__await__()

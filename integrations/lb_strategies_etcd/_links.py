@@ -24,6 +24,8 @@ class Link:
 
     def __init__(self, channels: Sequence[grpc.Channel]) -> None:
         self.channels = tuple(channels)
+        self.only: dict[object, Any] = {}
+        """The callables made so far, if there is one channel."""
         self._turn = itertools.count()
         self._stubs: dict[object, tuple[Any, ...]] = {}
 
@@ -32,7 +34,9 @@ class Link:
         stubs = self._stubs.get(key)
         if stubs is None:
             stubs = self._stubs[key] = tuple(make(channel) for channel in self.channels)
-        return stubs[0] if len(stubs) == 1 else stubs[next(self._turn) % len(stubs)]
+            if len(stubs) == 1:
+                self.only[key] = stubs[0]
+        return stubs[next(self._turn) % len(stubs)]
 
     def close(self) -> None:
         """Close every channel; what is in flight is cancelled."""
@@ -49,7 +53,8 @@ class Links:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._links: dict[str, Link] = {}
+        self.known: dict[str, Link] = {}
+        """Those made so far, by member; to be read only."""
         self._lock = threading.Lock()
         self.is_closed = False
         """Whether everything has been closed, for good."""
@@ -60,15 +65,15 @@ class Links:
         Raises:
             ValueError: everything has been closed, in a plain channel's words.
         """
-        link = self._links.get(member)
+        link = self.known.get(member)
         if link is not None:
             return link
         with self._lock:
             self.check()
-            link = self._links.get(member)
+            link = self.known.get(member)
             if link is None:
                 count = self._settings.channels_per_member
-                link = self._links[member] = Link([self._make(member, i) for i in range(count)])
+                link = self.known[member] = Link([self._make(member, i) for i in range(count)])
             return link
 
     def check(self) -> None:
@@ -87,7 +92,7 @@ class Links:
         """Close the links to all others."""
         kept = set(members)
         with self._lock:
-            gone = [self._links.pop(m) for m in tuple(self._links) if m not in kept]
+            gone = [self.known.pop(m) for m in tuple(self.known) if m not in kept]
         for link in gone:
             link.close()
 

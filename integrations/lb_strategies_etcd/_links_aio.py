@@ -31,7 +31,8 @@ class AsyncLinks:
     ) -> None:
         self._settings = settings
         self._interceptors = interceptors
-        self._links: dict[str, Link] = {}
+        self.known: dict[str, Link] = {}
+        """Those made so far in the present loop, by member; to be read only."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
 
@@ -49,17 +50,17 @@ class AsyncLinks:
             raise grpc.aio.UsageError(_CLOSED)
         if self._loop is not None and self._loop.is_running():
             raise RuntimeError("the channel is in use in another event loop that is running")
-        self._loop, self._links = loop, {}
+        self._loop, self.known = loop, {}
         return True
 
     def get(self, member: str) -> Link:
         """Return the link to `member`; `bind` comes first."""
-        link = self._links.get(member)
+        link = self.known.get(member)
         if link is None:
             if self.is_closed:
                 raise grpc.aio.UsageError(_CLOSED)
             count = self._settings.channels_per_member
-            link = self._links[member] = Link([self._make(member, i) for i in range(count)])
+            link = self.known[member] = Link([self._make(member, i) for i in range(count)])
         return link
 
     def _make(self, member: str, index: int) -> Any:
@@ -74,7 +75,7 @@ class AsyncLinks:
     async def keep(self, members: Iterable[str], grace: float | None = None) -> None:
         """Close the links to all others."""
         kept = set(members)
-        gone = [self._links.pop(m) for m in tuple(self._links) if m not in kept]
+        gone = [self.known.pop(m) for m in tuple(self.known) if m not in kept]
         if self._loop is asyncio.get_running_loop():  # else they can be dropped only
             await asyncio.gather(
                 *(channel.close(grace) for link in gone for channel in link.channels)

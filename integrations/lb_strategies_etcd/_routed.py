@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
 from ._call import Call, as_metadata
-from ._links import Link
+from ._links import Links
+from ._links_aio import AsyncLinks
 from ._methods import classify
 
 Metadata = Iterable[tuple[str, str | bytes]] | None
-
-
-class HasLinks(Protocol):
-    """A routing channel, as far as it concerns all kinds of methods."""
-
-    def link(self, member: str) -> Link:
-        """Return the connections to `member`."""
-        ...
 
 
 class Routed:
@@ -27,18 +20,30 @@ class Routed:
 
     Args:
         channel: the routing channel.
+        links: of that channel.
         method: path of the RPC.
         make: makes the plain callable on a member's channel.
     """
 
-    def __init__(self, channel: HasLinks, method: str, make: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        channel: object,
+        links: Links | AsyncLinks,
+        method: str,
+        make: Callable[[Any], Any],
+    ) -> None:
         self._channel = channel
+        self._links = links
         self._method = method
         self._make = make
 
     def on(self, member: str) -> Any:
         """Return the plain callable on `member`."""
-        return self._channel.link(member).stub(self, self._make)
+        link = self._links.known.get(member)
+        if link is None:
+            link = self._links.get(member)
+        plain = link.only.get(self)
+        return link.stub(self, self._make) if plain is None else plain
 
     def _call(
         self,
@@ -53,7 +58,7 @@ class Routed:
             self,
             classify(self._method, message),
             message,
-            as_metadata(metadata),
+            None if metadata is None else as_metadata(metadata),
             credentials,
             compression,
             with_call,

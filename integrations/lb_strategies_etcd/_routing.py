@@ -42,18 +42,11 @@ class Routing:
 
     # -- for the callables ------------------------------------------------------------------
 
-    def acquire(self, call: Call) -> Pick:
-        """Choose the member for the first attempt of `call`."""
-        self._keep_polling()
-        return self._router.acquire(call.operation, now=perf_counter())
-
-    def limit(self, call: Call, pick: Pick, timeout: float | None) -> float | None:
-        """Return how long that attempt may take, in seconds, if the caller waits for `timeout`."""
-        return self._router.limit(call.operation, pick, timeout)
-
-    def succeeded(self, call: Call, pick: Pick) -> None:
-        """Take in that the first attempt was answered."""
-        self._router.succeeded(pick, call.operation, now=perf_counter())
+    def succeeded(self, call: Call, pick: Pick, response: object = None) -> None:
+        """Take in that the first attempt was answered, and the term of its `response` if given."""
+        now = perf_counter()
+        term, leader = (None, None) if response is None else self._read_term((response, None))
+        self._router.succeeded(pick, call.operation, now=now, term=term, leader=leader)
 
     def failed(self, call: Call, pick: Pick, kind: FailureKind) -> None:
         """Take in that the first attempt failed and that there will be no other."""
@@ -98,16 +91,7 @@ class Routing:
 
     def term_of(self, response: object) -> tuple[int | None, int | None]:
         """Return the term and, while no leader is known, the hint at one in a response's header."""
-        if self._router.tracker.leader is not None:
-            try:
-                term: int = response.header.raft_term  # type: ignore[attr-defined]
-            except AttributeError:
-                return None, None
-            return term or None, None
-        header = read_header(response)
-        if header is None:
-            return None, None
-        return header.raft_term or None, header.leader_id or None
+        return self._read_term((response, None))
 
     # -- hooks of the mixin -----------------------------------------------------------------
 
@@ -121,7 +105,17 @@ class Routing:
         return request.failure_kind(error)
 
     def _read_term(self, reply: Reply) -> tuple[int | None, int | None]:
-        return self.term_of(reply[0])
+        response = reply[0]
+        if self._router.tracker.leader is not None:
+            try:
+                term: int = response.header.raft_term
+            except AttributeError:
+                return None, None
+            return term or None, None
+        header = read_header(response)
+        if header is None:
+            return None, None
+        return header.raft_term or None, header.leader_id or None
 
     def _status(self, member: Endpoint, status: Status) -> MemberStatus:
         """Return what the leadership has to know of a member's answer."""

@@ -15,8 +15,10 @@ from lb_strategies import (
     AsyncConsensusRoutingMixin,
     ConsensusOptions,
     EndpointPolicy,
+    FailureKind,
     LoadBalancingStrategy,
     MemberStatus,
+    Pick,
     Policy,
 )
 from lb_strategies.membership import Endpoint
@@ -25,7 +27,6 @@ from ._auth import Tokens
 from ._call import LEADER_METADATA, Call
 from ._connectivity import best
 from ._discovery import LIST_TIMEOUT
-from ._links import Link
 from ._links_aio import AsyncLinks
 from ._resumption import Resumption, resumption_of
 from ._routing import Reply, Routing
@@ -144,6 +145,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         """Return the callable of a method with one request and one response."""
         return AsyncRoutedUnaryUnary(
             self,
+            self._links,
             method,
             lambda channel: channel.unary_unary(
                 method, request_serializer, response_deserializer, _registered_method
@@ -160,6 +162,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         """Return the callable of a method with one request and a stream of responses."""
         return AsyncRoutedUnaryStream(
             self,
+            self._links,
             method,
             lambda channel: channel.unary_stream(
                 method, request_serializer, response_deserializer, _registered_method
@@ -176,6 +179,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         """Return the callable of a method with a stream of requests and one response."""
         return AsyncRoutedStreamUnary(
             self,
+            self._links,
             method,
             lambda channel: channel.stream_unary(
                 method, request_serializer, response_deserializer, _registered_method
@@ -192,6 +196,7 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         """Return the callable of a method with streams of requests and responses."""
         return AsyncRoutedStreamStream(
             self,
+            self._links,
             method,
             lambda channel: channel.stream_stream(
                 method, request_serializer, response_deserializer, _registered_method
@@ -247,33 +252,41 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
 
     # -- for the callables ------------------------------------------------------------------
 
-    def link(self, member: str) -> Link:
-        """Return the connections to `member`."""
-        return self._links.get(member)
+    def start(self, call: Call, timeout: float | None) -> tuple[Pick, Any]:
+        """Choose the member for `call` and send it there, within `timeout` seconds.
 
-    def can_begin(self, member: str) -> bool:
-        """Whether a call to `member` may begin without waiting, and tells of its own end."""
-        return not (self._are_intercepted or self._tokens.is_missing(member))
+        Returns:
+            The pick, and gRPC's own call: None if it cannot begin without waiting for a token, or
+            would not tell of its own end.
+        """
+        if self._links.is_closed or not self._polls.is_running:
+            self._keep_polling()
+        router, operation = self._router, call.operation
+        pick = router.acquire(operation, now=perf_counter())
+        try:
+            member = str(pick.state.endpoint)
+            if self._are_intercepted or (
+                self._tokens.user is not None and self._tokens.is_missing(member)
+            ):
+                return pick, None
+            return pick, self.begin(call, member, router.limit(operation, pick, timeout))
+        except BaseException:
+            self.failed(call, pick, FailureKind.CANCELLED)
+            raise
 
     def begin(
         self, call: Call, member: str, timeout: float | None, message: object = _UNSET
     ) -> Any:
         """Send `call` to `member` and return gRPC's own call; `message` in the place of its own."""
-        stub: Any = call.stub
-        metadata = call.sent_metadata(self._tokens.get(member))
-        return stub.on(member)(
+        tokens = self._tokens
+        metadata = call.sent_metadata(None if tokens.user is None else tokens.get(member))
+        return call.stub.on(member)(
             call.message if message is _UNSET else message,
             timeout=timeout,
             metadata=_LEADER_METADATA if metadata is LEADER_METADATA else metadata,
             credentials=None if call.credentials is None else self._call_credentials(call, member),
             compression=call.compression,
         )
-
-    def saw(self, response: object) -> None:
-        """Take in the term of a response."""
-        term, leader = self.term_of(response)
-        if term is not None and self._router.tracker.reply(term, leader):
-            self._polls.refresh()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Have `work` done in a task, which ends with the channel."""

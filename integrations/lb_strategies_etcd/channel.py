@@ -25,7 +25,7 @@ from ._auth import Tokens
 from ._call import Call
 from ._connectivity import Connectivity
 from ._discovery import LIST_TIMEOUT
-from ._links import Link, Links
+from ._links import Links
 from ._resumption import resumption_of
 from ._routing import Reply, Routing
 from ._settings import ChannelOptions, Settings
@@ -125,6 +125,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         """Return the callable of a method with one request and one response."""
         return RoutedUnaryUnary(
             self,
+            self._links,
             method,
             lambda channel: channel.unary_unary(
                 method, request_serializer, response_deserializer, _registered_method
@@ -141,6 +142,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         """Return the callable of a method with one request and a stream of responses."""
         return RoutedUnaryStream(
             self,
+            self._links,
             method,
             lambda channel: channel.unary_stream(
                 method, request_serializer, response_deserializer, _registered_method
@@ -157,6 +159,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         """Return the callable of a method with a stream of requests and one response."""
         return RoutedStreamUnary(
             self,
+            self._links,
             method,
             lambda channel: channel.stream_unary(
                 method, request_serializer, response_deserializer, _registered_method
@@ -173,6 +176,7 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         """Return the callable of a method with streams of requests and responses."""
         return RoutedStreamStream(
             self,
+            self._links,
             method,
             lambda channel: channel.stream_stream(
                 method, request_serializer, response_deserializer, _registered_method
@@ -213,20 +217,17 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     # -- for the callables ------------------------------------------------------------------
 
-    def link(self, member: str) -> Link:
-        """Return the connections to `member`."""
-        return self._links.get(member)
-
     def unary(self, call: Call, timeout: float | None) -> Reply:
         """Send `call` where it belongs and return the reply."""
         return self._route(call, timeout)
 
     def begin(self, call: Call, member: str, timeout: float | None) -> Any:
         """Send `call` to `member` and return grpc's future."""
-        return self._stub(call, member, timeout).future(
+        token = self._token(member, timeout)
+        return call.stub.on(member).future(
             call.message,
             timeout,
-            call.sent_metadata(self._tokens.get(member)),
+            call.sent_metadata(token),
             self._call_credentials(call, member),
             None,
             call.compression,
@@ -250,10 +251,11 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         if call.operation.kind is OperationClass.STICKY_STREAM:
             # A watch with an old token does not fail, it is cancelled for want of permission.
             self._authenticate(member, self.retry_for if timeout is None else timeout)
-        return self._stub(call, member, timeout)(
+        token = self._token(member, timeout)
+        return call.stub.on(member)(
             message,
             timeout,
-            call.sent_metadata(self._tokens.get(member)),
+            call.sent_metadata(token),
             self._call_credentials(call, member),
             None,
             call.compression,
@@ -267,11 +269,12 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     def _send_to(self, member: Endpoint, request: Call, timeout: float | None) -> Reply:
         name = str(member)
-        stub = self._stub(request, name, timeout)
+        token = None if self._tokens.user is None else self._token(name, timeout)
+        stub = request.stub.on(name)
         arguments = (
             request.message,
             timeout,
-            request.sent_metadata(self._tokens.get(name)),
+            request.sent_metadata(token),
             None if request.credentials is None else self._call_credentials(request, name),
             None,
             request.compression,
@@ -330,12 +333,11 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     # -- the rest ---------------------------------------------------------------------------
 
-    def _stub(self, call: Call, member: str, timeout: float | None) -> Any:
-        """Return the plain callable on `member`, to which there is a token if one is needed."""
+    def _token(self, member: str, timeout: float | None) -> str | None:
+        """Return the token for `member`, which is asked for one first if need be."""
         if self._tokens.is_missing(member):
             self._authenticate(member, timeout)
-        routed: Any = call.stub
-        return routed.on(member)
+        return self._tokens.get(member)
 
     def _ask(
         self,

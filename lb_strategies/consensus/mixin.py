@@ -101,13 +101,14 @@ class ConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         Raises:
             Exception: the store client's own, as `_send_to` raised it.
         """
-        self._keep_polling()
+        if not self._polls.is_running:
+            self._keep_polling()
         operation = self._classify(request)
         router, began = self._router, _clock()
         pick = router.acquire(operation, now=began)
         try:
             limit = router.limit(operation, pick, timeout)
-            value = self._send_to(pick.endpoint, request, limit)
+            value = self._send_to(pick.state.endpoint, request, limit)
             term, leader = self._read_term(value)
         except BaseException as error:
             first = self._first_failure(pick, error, request)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterable
-from math import inf
 from typing import Final, TypeVar
 
 from ..balancer import LoadBalancer
@@ -17,7 +16,7 @@ from .leadership import LeadershipTracker, StatusRefusedError
 from .operation import FailureKind, Operation
 from .options import ConsensusOptions
 from .plan import Plan
-from .retries import attempt_limit, make_plan
+from .retries import make_plan
 from .usual import UsualTimes
 
 ReplyT = TypeVar("ReplyT")
@@ -40,6 +39,8 @@ _FOLLOWERS_ONLY: Final = frozenset(
         LoadBalancingStrategy.LATENCY_BASED_REPLICAS,
     }
 )
+_SUCCESS: Final = Outcome.SUCCESS  # an enum's member costs a look-up more
+_UNTIMED: Final = Outcome.UNTIMED
 _UNPINNED: Final = _BLIND | {LoadBalancingStrategy.BOLTZMANN}
 """Those for which an operation's class does not matter."""
 _COUNTED: Final = {
@@ -96,6 +97,8 @@ class ConsensusRouter:
         self.is_pinned = chosen not in _UNPINNED
         """Whether writes go to the leader, as long as one is known."""
         self._only_followers = chosen in _FOLLOWERS_ONLY
+        self._is_special = self._is_blind or self._only_followers
+        """Whether reads go to others than the healthy ones."""
         self._cold: dict[Endpoint, int] = {}
         """How many answers the members that are new will still teach nothing with."""
         self._usual = UsualTimes(self.options.attempt_timeout)
@@ -129,9 +132,21 @@ class ConsensusRouter:
             now: monotonic time in seconds.
             exclude: members to avoid if there is any other one, healthy or not.
         """
-        pick = self._acquire(operation, now, exclude, self._teaches(operation))
+        kind = operation.kind
         if not operation.timed:  # it may wait for somebody else, and is no load meanwhile
+            pick = self._acquire(operation, now, exclude, probes=False)
             pick.done(Outcome.REDIRECT, now=now)
+        elif kind.is_read and operation.member is None and not (exclude or self._is_special):
+            # As nearly all reads; `_acquire` would do the same.
+            tracker = self.tracker
+            pick = self.balancer.acquire(
+                tracker.voters if kind.needs_voter else tracker.reachable,
+                now=now,
+                operation=operation.label,
+            )
+        else:
+            # Nothing that teaches nothing tries out a member; see `_answered`.
+            pick = self._acquire(operation, now, exclude, kind.is_read or not self.is_pinned)
         return pick
 
     def limit(self, operation: Operation, pick: Pick, timeout: float | None) -> float | None:
@@ -142,12 +157,10 @@ class ConsensusRouter:
             pick: the member chosen for it.
             timeout: how long the caller waits.
         """
-        if timeout is None and not operation.kind.is_read:
-            return None
-        limit, _ = attempt_limit(
-            self, operation, (pick.endpoint,), inf if timeout is None else timeout
-        )
-        return None if limit == inf else limit
+        if not operation.kind.is_read or self.everybody(operation) == (pick.state.endpoint,):
+            return timeout
+        cut = self.attempt_timeout(operation)
+        return timeout if cut is None or (timeout is not None and timeout <= cut) else cut
 
     def assign(
         self, operation: Operation, *, now: float, exclude: tuple[Endpoint, ...] = ()
@@ -204,10 +217,6 @@ class ConsensusRouter:
         tracker = self.tracker
         return tracker.all_voters if operation.kind.needs_voter else tracker.members
 
-    def _teaches(self, operation: Operation) -> bool:
-        """Whether the time it takes is a sample: a write's depends on the leader and the rest."""
-        return operation.timed and (operation.kind.is_read or not self.is_pinned)
-
     # -- what came of it --------------------------------------------------------------------
 
     def succeeded(
@@ -220,19 +229,27 @@ class ConsensusRouter:
         leader: Hashable | None = None,
     ) -> None:
         """Take in an answer: its duration, and the term it was given in."""
-        self._answered(pick, operation, now)
-        if operation.kind.is_read and operation.timed:
+        is_read = operation.kind.is_read
+        if operation.timed and (is_read or not self.is_pinned) and not self._cold:
+            pick.done(_SUCCESS, now=now)
+        else:
+            self._answered(pick, operation, now)
+        if is_read and operation.timed:
             self._usual.learn(operation.label, now - pick.started_at)
-        if term is not None and self.tracker.reply(term, leader):
+        if term is None or (term == self.tracker.term and leader is None):
+            return  # nearly always
+        if self.tracker.reply(term, leader):
             self._refresh()
 
     def _answered(self, pick: Pick, operation: Operation, now: float) -> None:
-        outcome = Outcome.SUCCESS if self._teaches(operation) else Outcome.UNTIMED
-        if self._cold and outcome is Outcome.SUCCESS:
+        # A write's time depends on the leader and the rest, and is no sample of a member's.
+        teaches = operation.timed and (operation.kind.is_read or not self.is_pinned)
+        outcome = _SUCCESS if teaches else _UNTIMED
+        if self._cold and teaches:
             left = self._cold.get(pick.endpoint, 0)
             # A probe that is to decide about a return has to be judged.
             if left and (pick.state.is_cold or not pick.is_probe):
-                outcome = Outcome.UNTIMED
+                outcome = _UNTIMED
                 if left > 1:
                     self._cold[pick.endpoint] = left - 1
                 else:
