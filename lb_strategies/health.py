@@ -99,8 +99,8 @@ class Health:
             if state.ejected_for is not None:
                 if state.probe is None and now >= state.probe_at:
                     return False
-            elif not state.is_settled:
-                return False
+            elif not (state.is_settled if self._explores else state.is_calm):
+                return False  # one that does not tie may be due to be explored
             elif state.in_flight:
                 oldest = next(iter(state.open_picks))
                 if now - oldest.started_at > self._options.hung_ratio * state.prior:

@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from threading import get_ident
 from typing import Final
 from weakref import WeakMethod
 
@@ -108,20 +109,28 @@ class PollTasks:
         self._poll = WeakMethod(poll)
         self._options = options
         self._rng = rng
+        self._after_fork_in_child()
+        renew_after_fork(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Start without tasks: the parent's loop runs only there."""
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._tasks: dict[Endpoint, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     @property
     def is_running(self) -> bool:
         """Whether anybody is polled in the running loop."""
-        return self._loop is asyncio.get_running_loop()
+        # Every request asks, and `asyncio.get_running_loop` makes a system call (getpid).
+        loop = self._loop
+        return loop is not None and self._thread == get_ident() and loop.is_running()
 
     def watch(self, members: Iterable[Endpoint]) -> None:
         """Poll exactly `members` from now on, in the running loop."""
         wanted = tuple(members)
         if not self.is_running:
             self._tasks = {}  # another loop's are out of reach, and end when they wake up
-            self._loop = asyncio.get_running_loop()
+            self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         for member in tuple(self._tasks):
             if member not in wanted:
                 task, _ = self._tasks.pop(member)
