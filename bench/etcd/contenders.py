@@ -19,18 +19,19 @@ import grpc.aio
 from bench.contenders import Mode
 from bench.etcd.messages import PUT, RANGE, PutRequest, PutResponse, RangeRequest, RangeResponse
 
-Kind = Literal["ours", "grpc", "one", "limit", "leader"]
+Kind = Literal["ours", "grpc", "one", "limit", "leader", "bare", "bare_no_retries"]
 Stub: TypeAlias = Callable[..., Any]
 """A unary callable of gRPC's: message and ``timeout``; with asyncio it returns an awaitable."""
 
 _ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}')
+_OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 # What the routing channel sets too. Channels that agree in everything share one connection.
 _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.use_local_subchannel_pool", 1),
+    _OWN_CONNECTION,
 )
 
 
@@ -42,7 +43,8 @@ class Contender:
         name: As reported; of ours, the value of a ``LoadBalancingStrategy``.
         kind: ``ours``: our channel; ``grpc``: one channel over all members with gRPC's own round
             robin; ``one``: a client of one endpoint; ``limit``: see the module; ``leader``:
-            everything to the leader, by hand.
+            everything to the leader, by hand; ``bare``: a channel to the leader as gRPC makes it;
+            ``bare_no_retries``: the same without gRPC's own retries.
     """
 
     name: str
@@ -102,6 +104,13 @@ def open_client(contender: Contender, place: Place, mode: Mode) -> Client:
         return Client(_put(channel), _get(channel), [channel])
     if contender.kind == "grpc":
         channel = connect(f"ipv4:{','.join(place.endpoints)}", _ROUND_ROBIN)
+        return Client(_put(channel), _get(channel), [channel])
+    if contender.kind == "bare":
+        plain = grpc.aio.insecure_channel if mode == "asyncio" else grpc.insecure_channel
+        channel = plain(place.leader, options=[_OWN_CONNECTION])
+        return Client(_put(channel), _get(channel), [channel])
+    if contender.kind == "bare_no_retries":
+        channel = connect(place.leader)
         return Client(_put(channel), _get(channel), [channel])
     if contender.kind in ("one", "leader"):
         endpoint = place.configured if contender.kind == "one" else place.leader

@@ -8,6 +8,7 @@ from bench.scenario import Scenario
 from bench.scenarios import (
     etcd_degraded,
     etcd_election,
+    etcd_overhead,
     etcd_paused,
     etcd_read_sizes,
     etcd_steady,
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
         [
             *(redis_healthy, redis_degraded, redis_mixed, redis_frozen, redis_loading, redis_soak),
             *(etcd_steady, etcd_degraded, etcd_paused, etcd_election, etcd_read_sizes, etcd_sweep),
+            etcd_overhead,
             *(zookeeper_steady, zookeeper_degraded, zookeeper_paused),
         ],
     )

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.contenders import Mode
 from bench.etcd.contenders import GRPC, LIMIT, ONE, Contender
 from bench.record import ContenderResult
 from bench.scenario import Outcome, Settings, Steps
 from bench.scenarios import (
     etcd_degraded,
     etcd_election,
+    etcd_overhead,
     etcd_paused,
     etcd_read_sizes,
     etcd_steady,
@@ -106,6 +108,19 @@ def test_reads_of_all_sizes_are_measured(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(found["hybrid, 1 keys"]["share"]) > 1  # a member may seem sick for a moment
     assert [len(line["points"]) for line in outcome.plots[0]["lines"]] == [2, 2]
     assert len(outcome.bars) == 2
+
+
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_the_cost_of_the_layer_is_measured(mode: Mode) -> None:
+    settings = dataclasses.replace(SHORT, mode=mode, seconds=0.2)
+    with Steps() as steps:
+        outcome = etcd_overhead.run(settings, steps)
+    found = by_name(outcome)
+    assert all(result["errors"] == 0 for result in found.values())
+    assert all(result["operations"] > 20 for result in found.values())
+    assert len(found) == 6
+    assert [(bar["relation"], bar["bar"]) for bar in outcome.bars] == [(">=", 0.97)] * 2
+    assert len(outcome.tables[0]["rows"]) == 4
 
 
 def test_a_sweep_is_plotted() -> None:
