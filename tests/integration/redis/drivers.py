@@ -377,10 +377,12 @@ class Connector:
     async def close(self) -> None:
         """Close every client; whatever a test did, nothing may be left in flight."""
         left = [d.stats() for d in self._drivers if d.has_balancer and d.total("in_flight")]
-        for driver in self._drivers:
-            await driver.close()
-        if self._is_leaking and any(type(d.client) is self.stock_class for d in self._drivers):
-            self._drivers.clear()
+        has_leaked = self._is_leaking and any(
+            type(driver.client) is self.stock_class for driver in self._drivers
+        )
+        while self._drivers:
+            await self._drivers.pop(0).close()
+        if has_leaked:  # now, or the garbage collector tells of it in another test
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.collect()
