@@ -34,7 +34,8 @@ EJECTED = re.compile(
 )
 RETURNED = re.compile(
     r"returned (?P<endpoint>\S+): reason=(?P<reason>latency|errors|hung) "
-    r"out_for=(?P<out>\d+\.\d{3})s probe=\d+\.\d{6}s median=\d+\.\d{6}s pool=[123]/3"
+    r"out_for=(?P<out>\d+\.\d{3})s"
+    r"(?: probe=\d+\.\d{6}s median=\d+\.\d{6}s|, a worse one takes its place,) pool=[123]/3"
 )
 
 

@@ -468,7 +468,9 @@ async def test_a_context_starts_and_ends_the_client(
         assert entered is client
         await client.create("/ephemeral", ephemeral=True)
         assert client.chroot == "/app"
+        stock.sync("/")  # its server may be a follower that is behind
         assert stock.exists("/app/ephemeral")
+    stock.sync("/")
     assert not stock.exists("/app/ephemeral")
     assert not client.client_id
     with pytest.raises(ConnectionClosedError):
