@@ -286,7 +286,7 @@ class EtcdServers:
     def round_trips_given(self) -> tuple[float, float]:
         """Return what the links to clients, and those between members, added on the average.
 
-        In seconds, of all members whose links have no trouble of their own now.
+        In seconds, since the links were made, of all members whose links have no trouble now.
         """
         given = [member.delays_given() for member in self.members if not member.is_in_trouble]
         request = mean_delay(one.client_request for one in given)

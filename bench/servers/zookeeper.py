@@ -254,7 +254,7 @@ class ZooKeeperServers:
     def round_trips_given(self) -> tuple[float, float]:
         """Return what the links to clients, and those between servers, added on the average.
 
-        In seconds, of all servers whose links have no trouble of their own now.
+        In seconds, since the links were made, of all servers whose links have no trouble now.
         """
         given = [server.delays_given() for server in self.servers if not server.is_in_trouble]
         request = mean_delay(one.client_request for one in given)
