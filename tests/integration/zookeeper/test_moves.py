@@ -82,14 +82,16 @@ def test_a_server_that_hangs_is_left_with_the_session(
     """kazoo#260, kazoo#491: with requests in flight kazoo itself takes the session's time-out.
 
     A session at a follower stays there with a strategy that does not pin writes, and needs no
-    election; otherwise the new leader has to be waited for.
+    election; otherwise the new leader has to be waited for. kazoo misses a ping after a third of
+    the session's time-out at the earliest, which is longer than both take.
     """
     servers = start_zookeeper(tick=0.5, sync_limit=3)
+    timeout = 10.0  # the longest with this tick
     hung = servers.leader() if role == "leader" else servers.followers[0]
     hosts = with_first(servers, hung.endpoint)
     strategy = "hybrid" if role == "leader" else "round_robin"
-    ours = connect(hosts, strategy=strategy, randomize_hosts=False)
-    stock = plain(hosts, randomize_hosts=False)
+    ours = connect(hosts, strategy=strategy, randomize_hosts=False, timeout=timeout)
+    stock = plain(hosts, randomize_hosts=False, timeout=timeout)
     assert ours.session_endpoint == hung.endpoint
     assert stock.client_id is not None
     session, stock_session = ours.client_id[0], stock.client_id[0]
