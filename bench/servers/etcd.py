@@ -286,9 +286,9 @@ class EtcdServers:
     def round_trips_given(self) -> tuple[float, float]:
         """Return what the links to clients, and those between members, added on the average.
 
-        In seconds, since the links were made, of all members whose links have no trouble now.
+        In seconds, of all members that were never slowed down; 0 if there are none.
         """
-        given = [member.delays_given() for member in self.members if not member.is_in_trouble]
+        given = [member.delays_given() for member in self.members if not member.was_slowed_down]
         request = mean_delay(one.client_request for one in given)
         reply = mean_delay(one.client_reply for one in given)
         return request + reply, 2 * mean_delay(one.peer_reply for one in given)

@@ -19,6 +19,8 @@ class Member(ABC):
     name: str
     """For messages."""
     is_paused = False
+    was_slowed_down = False
+    """Whether its links have ever been."""
 
     # -- hooks ------------------------------------------------------------------------------
 
@@ -129,6 +131,7 @@ class Member(ABC):
             RuntimeError: The cluster has no links; also from ``cut`` and ``heal``.
         """
         trouble = self._links().trouble
+        self.was_slowed_down = True
         trouble.client_delay, trouble.client_jitter = (seconds * client, jitter * client)
         trouble.peer_delay, trouble.peer_jitter = (seconds * peer, jitter * peer)
         self._apply_links()

@@ -254,9 +254,9 @@ class ZooKeeperServers:
     def round_trips_given(self) -> tuple[float, float]:
         """Return what the links to clients, and those between servers, added on the average.
 
-        In seconds, since the links were made, of all servers whose links have no trouble now.
+        In seconds, of all servers that were never slowed down; 0 if there are none.
         """
-        given = [server.delays_given() for server in self.servers if not server.is_in_trouble]
+        given = [server.delays_given() for server in self.servers if not server.was_slowed_down]
         request = mean_delay(one.client_request for one in given)
         reply = mean_delay(one.client_reply for one in given)
         return request + reply, 2 * mean_delay(one.peer_sent for one in given)

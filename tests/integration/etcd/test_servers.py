@@ -293,6 +293,9 @@ def test_one_member_is_slowed_down(linked: EtcdServers) -> None:
     finally:
         slow.heal()
     assert seconds(lambda: slow.get("key")) < by_leader / 2
+    given = slow.delays_given().client_reply.mean
+    assert given >= 0.020
+    assert max(linked.round_trips_given()) < given / 2
 
 
 def test_a_leader_cut_off_from_the_others_is_replaced(linked: EtcdServers) -> None:

@@ -330,6 +330,9 @@ def test_one_server_is_slowed_down(linked: ZooKeeperServers, leads: bool) -> Non
             slow.heal()
         assert quick < by_peers / 2
         assert seconds(write) < by_peers / 2
+        given = slow.delays_given().client_reply.mean
+        assert given >= 0.020
+        assert max(linked.round_trips_given()) < given / 2
 
 
 def test_a_leader_cut_off_from_the_others_is_replaced(linked: ZooKeeperServers) -> None:
