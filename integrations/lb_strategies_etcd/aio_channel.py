@@ -24,10 +24,11 @@ from lb_strategies import (
 from lb_strategies.membership import Endpoint
 
 from ._auth import Tokens
-from ._call import LEADER_METADATA, Call
+from ._call import Call
 from ._connectivity import best
 from ._discovery import LIST_TIMEOUT
 from ._links_aio import AsyncLinks
+from ._metadata_aio import LEADER, NONE
 from ._resumption import Resumption, resumption_of
 from ._routing import Reply, Routing
 from ._settings import ChannelOptions, Settings
@@ -53,8 +54,6 @@ _ResponseT = TypeVar("_ResponseT")
 _StreamT = TypeVar("_StreamT", bound=AsyncRoutedStream)
 
 _UNSET: Final = object()
-_LEADER_METADATA: Final = grpc.aio.Metadata(*LEADER_METADATA)
-"""What most calls have, in the form that gRPC would make of it each time."""
 
 
 class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc.aio.Channel):
@@ -279,11 +278,17 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
     ) -> Any:
         """Send `call` to `member` and return gRPC's own call; `message` in the place of its own."""
         tokens = self._tokens
-        metadata = call.sent_metadata(None if tokens.user is None else tokens.get(member))
+        metadata: Any
+        if self._are_intercepted or call.metadata or tokens.user is not None:
+            metadata = call.sent_metadata(None if tokens.user is None else tokens.get(member))
+        elif call.operation.kind.is_read or not call.asks_for_leader:
+            metadata = NONE
+        else:
+            metadata = LEADER
         return call.stub.on(member)(
             call.message if message is _UNSET else message,
             timeout=timeout,
-            metadata=_LEADER_METADATA if metadata is LEADER_METADATA else metadata,
+            metadata=metadata,
             credentials=None if call.credentials is None else self._call_credentials(call, member),
             compression=call.compression,
         )

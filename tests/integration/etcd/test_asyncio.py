@@ -264,6 +264,30 @@ async def test_interceptors_see_every_attempt(etcd: EtcdServers) -> None:
         assert in_flight(channel) == 0
 
 
+class Tracer(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    """Adds to the metadata of each call, as tracers do."""
+
+    def __init__(self) -> None:
+        self.found: list[list[tuple[str, str]]] = []
+
+    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        if details.method.endswith(b"Put"):
+            self.found.append(list(details.metadata))
+            details.metadata.add("traceparent", str(len(self.found)))
+        return await continuation(details, request)
+
+
+async def test_what_an_interceptor_adds_stays_with_its_call(etcd: EtcdServers) -> None:
+    tracer = Tracer()
+    async with AsyncRoutingChannel(etcd.endpoints, interceptors=[tracer]) as channel:
+        await channel.wait_for_leader()
+        for _ in range(3):
+            await rpc.KVStub(channel).Put(PUT)
+    async with AsyncRoutingChannel(etcd.endpoints, interceptors=[tracer]) as channel:
+        await rpc.KVStub(channel).Put(PUT)
+    assert tracer.found == [[("hasleader", "true")]] * 4
+
+
 async def test_closing_with_grace_lets_calls_end(fresh_etcd: EtcdServers) -> None:
     channel = AsyncRoutingChannel(fresh_etcd.endpoints)
     await channel.wait_for_leader()
