@@ -74,6 +74,7 @@ class EndpointState:
         "hung_age",
         "in_flight",
         "is_calm",
+        "is_cold",
         "is_settled",
         "last_pick",
         "learn_at",
@@ -113,6 +114,8 @@ class EndpointState:
         self.mean = MeanEwma(options.decay)
         self.prior = options.initial_rtt
         self.samples = 0
+        self.is_cold = True
+        """Whether no answer has taught a latency yet."""
         self.class_means: dict[CostClass, float] = {}
         self.vouched_at = float("-inf")
         """When it was last readmitted: it has shown not to hang with the requests of before."""
@@ -136,11 +139,6 @@ class EndpointState:
         self.ejections = dict.fromkeys(Ejection, 0)
         self.returns = self.probes = 0
         self.assume(options.initial_rtt)
-
-    @property
-    def is_cold(self) -> bool:
-        """Whether no answer has taught a latency yet."""
-        return self.samples == 0
 
     @property
     def mean_rtt(self) -> float:
@@ -192,6 +190,7 @@ class EndpointState:
         else:
             self.peak.reset(rtt, now)
             self.mean.reset(rtt, now)
+            self.is_cold = False
         self.samples += 1
         if self.is_calm:
             if rtt > self.tie_to:
@@ -234,6 +233,7 @@ class EndpointState:
         else:
             self.peak.reset(rtt, now)
             self.samples = 1
+            self.is_cold = False
 
     def restart(self, *, mean: float, peak: float, now: float) -> None:
         """Forget what was; start from these estimates, in seconds."""
@@ -241,6 +241,7 @@ class EndpointState:
         self.peak.reset(peak, now)
         self.mean.reset(mean, now)
         self.samples += 1
+        self.is_cold = False
 
     def rescale(self, factor: float) -> None:
         """Express the estimates in another unit of cost."""

@@ -24,7 +24,16 @@ _REVIEW_INTERVAL: Final = 1.0  # seconds between reviews of a settled baseline
 class CostClass:
     """One kind of operation: a label, and the power of two of its size."""
 
-    __slots__ = ("is_known", "key", "log_baseline", "review_at", "samples", "scale", "used_at")
+    __slots__ = (
+        "is_known",
+        "key",
+        "log_baseline",
+        "longest",
+        "review_at",
+        "samples",
+        "scale",
+        "used_at",
+    )
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
@@ -32,6 +41,8 @@ class CostClass:
         """Usual cost relative to the reference class."""
         self.is_known = False
         """Whether `scale` rests on an answer; until then a latency proves nothing."""
+        self.longest: float | None = None
+        """Seconds that it takes at most, more or less; None if whoever picks does not ask."""
         self.log_baseline = 0.0
         self.samples = 0
         self.review_at = float("-inf")

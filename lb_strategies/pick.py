@@ -30,6 +30,7 @@ class Outcome(Enum):
 
 
 _SUCCESS: Final = Outcome.SUCCESS  # an enum's member costs a look-up more
+_UNTIMED: Final = Outcome.UNTIMED
 
 
 class Pick:
@@ -89,9 +90,14 @@ class Pick:
         state = self.state
         # Most answers are usual ones of settled endpoints: they cost no more than this.
         with self._balancer._lock:
-            if outcome is _SUCCESS and now < state.learn_at and self in state.open_picks:
-                rtt = (now - started_at) / self.cost_class.scale
-                if state.usual_from <= rtt <= state.usual_to and self.cost_class.is_known:
+            if now < state.learn_at and self in state.open_picks:
+                if outcome is _SUCCESS:
+                    kind = self.cost_class
+                    rtt = (now - started_at) / kind.scale
+                    is_usual = state.usual_from <= rtt <= state.usual_to and kind.is_known
+                else:
+                    is_usual = outcome is _UNTIMED
+                if is_usual:
                     del state.open_picks[self]
                     state.in_flight -= 1
                     state.successes += 1

@@ -21,30 +21,32 @@ _STALE: Final = OperationClass.STALE_READ
 _MEMBER: Final = OperationClass.MEMBER
 
 
-def classify(method: str, request: object = None) -> Operation:
-    """Return what an RPC needs.
+def classifier(method: str) -> Callable[[object], Operation]:
+    """Return what tells what an RPC needs from its message.
+
+    That is None where there is none yet (a stream of requests), and is never changed. Equal
+    labels cost about the same, and there are few. An RPC is not timed if its duration is not the
+    member's doing: it waits for another client (a lock), or lasts as long as its caller reads (a
+    stream). An unknown method counts as a write: the leader can serve everything, and a write is
+    never sent again once it may have been executed.
 
     Args:
-        method: its path, such as ``"/etcdserverpb.KV/Range"``.
-        request: its message, or None where there is none yet (a stream of requests). Never
-            changed.
-
-    Returns:
-        Equal labels cost about the same, and there are few. An RPC is not timed if its duration
-        is not the member's doing: it waits for another client (a lock), or lasts as long as its
-        caller reads (a stream). An unknown method counts as a write: the leader can serve
-        everything, and a write is never sent again once it may have been executed.
+        method: path of the RPC, such as ``"/etcdserverpb.KV/Range"``.
     """
-    known = _METHODS.get(method)
-    if known is None:
-        return Operation(_WRITE, method.rpartition("/")[2])
-    operation, inspect = known
+    operation = _OPERATIONS.get(method)
+    if operation is None:
+        operation = Operation(_WRITE, method.rpartition("/")[2])
+    inspect = _INSPECTED.get(method)
     if inspect is None:
-        return operation
-    try:
-        return inspect(request)
-    except (AttributeError, TypeError, ValueError):
-        return operation  # bytes, or a message of another make
+        return lambda _: operation
+
+    def classify(request: object) -> Operation:
+        try:
+            return inspect(request)
+        except (AttributeError, TypeError, ValueError):
+            return operation  # bytes, or a message of another make
+
+    return classify
 
 
 def _table(kind: OperationClass, *labels: str, timed: bool = True) -> dict[str, Operation]:
@@ -166,8 +168,8 @@ _INSPECTED: Final[dict[str, _Inspect]] = {
     "/etcdserverpb.Cluster/MemberList": _member_list,
 }
 
-_METHODS: Final[dict[str, tuple[Operation, _Inspect | None]]] = {
-    path: (operation, _INSPECTED.get(path))
+_OPERATIONS: Final[dict[str, Operation]] = {
+    f"/{service}/{name}": operation
     for service, methods in _KINDS.items()
-    for path, operation in ((f"/{service}/{name}", found) for name, found in methods.items())
+    for name, operation in methods.items()
 }

@@ -10,7 +10,7 @@ import grpc
 from ._call import Call, as_metadata
 from ._links import Links
 from ._links_aio import AsyncLinks
-from ._methods import classify
+from ._methods import classifier
 
 Metadata = Iterable[tuple[str, str | bytes]] | None
 
@@ -34,7 +34,7 @@ class Routed:
     ) -> None:
         self._channel = channel
         self._links = links
-        self._method = method
+        self._classify = classifier(method)
         self._make = make
 
     def on(self, member: str) -> Any:
@@ -56,7 +56,7 @@ class Routed:
     ) -> Call:
         return Call(
             self,
-            classify(self._method, message),
+            self._classify(message),
             message,
             None if metadata is None else as_metadata(metadata),
             credentials,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -24,6 +24,8 @@ from ._wire import read_header
 
 Reply = tuple[Any, Any]
 """A response, and the RPC that brought it if the caller asked for that."""
+_TERM_INTERVAL: Final = 0.010
+"""Seconds between two looks at the term of a reply: protobuf's messages are slow to read."""
 _REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 """etcd 3.6 wants the root role for a status, later ones a user."""
 
@@ -36,6 +38,8 @@ class Routing:
     _tokens: Tokens
     _links: Links | AsyncLinks
     _discovery: Discovery | None
+    _term_due = float("-inf")
+    """When a reply's term will be looked at again, while a leader is known."""
 
     def _keep_polling(self) -> None:
         super()._keep_polling()  # type: ignore[misc]  # the mixin's
@@ -106,7 +110,11 @@ class Routing:
 
     def _read_term(self, reply: Reply) -> tuple[int | None, int | None]:
         response = reply[0]
-        if self._router.tracker.leader is not None:
+        if self._router.tracker.leader is not None:  # then a hint at it is of no use
+            now = perf_counter()
+            if now < self._term_due:
+                return None, None
+            self._term_due = now + _TERM_INTERVAL
             try:
                 term: int = response.header.raft_term
             except AttributeError:

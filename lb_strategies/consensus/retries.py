@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 
 def attempt_limit(
-    router: ConsensusRouter, operation: Operation, seen: tuple[Endpoint, ...], limit: float
+    router: ConsensusRouter,
+    operation: Operation,
+    pick: Pick,
+    seen: tuple[Endpoint, ...],
+    limit: float,
 ) -> tuple[float, bool]:
     """Return how long an attempt may take, at most `limit`, and whether it is cut short.
 
     It is cut if another member of those not `seen` could be asked instead.
     """
     if operation.kind.is_read and _has_other(router, operation, seen):
-        cut = router.attempt_timeout(operation)
+        cut = router.attempt_timeout(operation, pick)
         if cut is not None and cut < limit:
             return cut, True
     return limit, False
@@ -62,7 +66,7 @@ def make_plan(
             again = None
             member = pick.endpoint
             seen = (*tried, member)
-            limit, is_cut = attempt_limit(router, operation, seen, deadline - now)
+            limit, is_cut = attempt_limit(router, operation, pick, seen, deadline - now)
             event = yield Send(member, None if limit == inf else limit)
             now = event.now
             if isinstance(event, Reply):

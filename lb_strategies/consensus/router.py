@@ -17,7 +17,6 @@ from .operation import FailureKind, Operation
 from .options import ConsensusOptions
 from .plan import Plan
 from .retries import make_plan
-from .usual import UsualTimes
 
 ReplyT = TypeVar("ReplyT")
 
@@ -43,6 +42,11 @@ _SUCCESS: Final = Outcome.SUCCESS  # an enum's member costs a look-up more
 _UNTIMED: Final = Outcome.UNTIMED
 _UNPINNED: Final = _BLIND | {LoadBalancingStrategy.BOLTZMANN}
 """Those for which an operation's class does not matter."""
+_LONGEST_TIMES: Final = 10.0
+"""How many times as long as the longest of its kind an attempt may take."""
+_UNKNOWN_TIMES: Final = 10.0
+"""How many times the least time-out, for a kind that was never seen to end."""
+_WEIGHT_OF_LESS: Final = 0.02
 _COUNTED: Final = {
     FailureKind.UNREACHABLE: Outcome.FAILURE,
     FailureKind.INTERRUPTED: Outcome.FAILURE,
@@ -101,7 +105,7 @@ class ConsensusRouter:
         """Whether reads go to others than the healthy ones."""
         self._cold: dict[Endpoint, int] = {}
         """How many answers the members that are new will still teach nothing with."""
-        self._usual = UsualTimes(self.options.attempt_timeout)
+        self._least = self.options.attempt_timeout
         self._was_refused = False
         self._warm_up(endpoints)
 
@@ -157,9 +161,13 @@ class ConsensusRouter:
             pick: the member chosen for it.
             timeout: how long the caller waits.
         """
-        if not operation.kind.is_read or self.everybody(operation) == (pick.state.endpoint,):
+        kind = operation.kind
+        if not kind.is_read:
             return timeout
-        cut = self.attempt_timeout(operation)
+        tracker = self.tracker
+        if len(tracker.all_voters if kind.needs_voter else tracker.members) == 1:
+            return timeout
+        cut = self.attempt_timeout(operation, pick)
         return timeout if cut is None or (timeout is not None and timeout <= cut) else cut
 
     def assign(
@@ -230,36 +238,39 @@ class ConsensusRouter:
     ) -> None:
         """Take in an answer: its duration, and the term it was given in."""
         is_read = operation.kind.is_read
-        if operation.timed and (is_read or not self.is_pinned) and not self._cold:
-            pick.done(_SUCCESS, now=now)
+        if not operation.timed or (self.is_pinned and not is_read):
+            # A write's time depends on the leader and the rest, and is no sample of a member's.
+            pick.done(_UNTIMED, now=now)
         else:
-            self._answered(pick, operation, now)
-        if is_read and operation.timed:
-            self._usual.learn(operation.label, now - pick.started_at)
+            pick.done(self._taught(pick) if self._cold else _SUCCESS, now=now)
+            if is_read:  # up at once, down slowly
+                kind, elapsed = pick.cost_class, now - pick.started_at
+                longest = kind.longest
+                if longest is None or elapsed > longest:
+                    kind.longest = elapsed
+                else:
+                    kind.longest = longest + _WEIGHT_OF_LESS * (elapsed - longest)
         if term is None or (term == self.tracker.term and leader is None):
             return  # nearly always
         if self.tracker.reply(term, leader):
             self._refresh()
 
-    def _answered(self, pick: Pick, operation: Operation, now: float) -> None:
-        # A write's time depends on the leader and the rest, and is no sample of a member's.
-        teaches = operation.timed and (operation.kind.is_read or not self.is_pinned)
-        outcome = _SUCCESS if teaches else _UNTIMED
-        if self._cold and teaches:
-            left = self._cold.get(pick.endpoint, 0)
-            # A probe that is to decide about a return has to be judged.
-            if left and (pick.state.is_cold or not pick.is_probe):
-                outcome = _UNTIMED
-                if left > 1:
-                    self._cold[pick.endpoint] = left - 1
-                else:
-                    self._cold.pop(pick.endpoint, None)
-        pick.done(outcome, now=now)
+    def _taught(self, pick: Pick) -> Outcome:
+        """Return what an answer counts as, while some member is new and its first teach nothing."""
+        left = self._cold.get(pick.endpoint, 0)
+        # A probe that is to decide about a return has to be judged.
+        if not left or (pick.is_probe and not pick.state.is_cold):
+            return _SUCCESS
+        if left > 1:
+            self._cold[pick.endpoint] = left - 1
+        else:
+            self._cold.pop(pick.endpoint, None)
+        return _UNTIMED
 
     def failed(self, pick: Pick, operation: Operation, kind: FailureKind, *, now: float) -> None:
         """Take in a failure: what it says of the member and of the leadership."""
         if kind is FailureKind.ANSWER:
-            self._answered(pick, operation, now)
+            self.succeeded(pick, operation, now=now)
         else:
             pick.done(_COUNTED.get(kind, Outcome.REDIRECT), now=now)
         self.stream_failed(pick.endpoint, operation, kind)
@@ -288,14 +299,19 @@ class ConsensusRouter:
         elif self.tracker.poll_missed(member):
             _LOGGER.warning("%s is out: it missed polls (%s)", member, type(error).__name__)
 
-    def attempt_timeout(self, operation: Operation) -> float | None:
-        """Return how long one attempt may take before another member is asked; None if for ever.
+    def attempt_timeout(self, operation: Operation, pick: Pick) -> float | None:
+        """Return how long an attempt may take before another member is asked; None if for ever.
 
-        Only reads are given up: a write that is may have been executed.
+        Ten times what such a read takes at most, but no less than the option says. Only reads are
+        given up: a write that is may have been executed.
         """
         if not operation.kind.is_read or not operation.timed:
             return None
-        return self._usual.limit(operation.label)
+        longest, least = pick.cost_class.longest, self._least
+        if longest is None:
+            return _UNKNOWN_TIMES * least
+        cut = _LONGEST_TIMES * longest
+        return cut if cut > least else least  # every read asks, and `max` is dearer
 
     def backoff(self, rounds: int) -> float:
         """Return how long to wait after so many pauses: doubling, and not in step with others."""

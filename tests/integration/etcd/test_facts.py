@@ -17,7 +17,7 @@ from lb_strategies import OperationClass
 from lb_strategies.consensus import FailureKind
 from lb_strategies_etcd._endpoints import parse_endpoint
 from lb_strategies_etcd._errors import failure_kind
-from lb_strategies_etcd._methods import classify
+from lb_strategies_etcd._methods import classifier
 from lb_strategies_etcd._wire import (
     AUTHENTICATE,
     MEMBER_LIST,
@@ -116,7 +116,7 @@ def test_what_goes_through_raft_is_a_write(alone: grpc.Channel, name: str) -> No
     for _ in range(5):
         method(alone, path)(request, timeout=10)
     entries = status(rpc.StatusRequest()).raftIndex - before
-    assert (entries >= 5) is (classify(path, request).kind is OperationClass.WRITE), entries
+    assert (entries >= 5) is (classifier(path)(request).kind is OperationClass.WRITE), entries
 
 
 def test_a_learner_serves_stale_reads_and_nothing_else(fresh_etcd: EtcdServers) -> None:
@@ -129,7 +129,7 @@ def test_a_learner_serves_stale_reads_and_nothing_else(fresh_etcd: EtcdServers) 
         )
         for path, request in REQUESTS.values():
             path = f"/etcdserverpb.{path}"
-            if classify(path, request).kind is OperationClass.STALE_READ:
+            if classifier(path)(request).kind is OperationClass.STALE_READ:
                 method(channel, path)(request, timeout=10)
                 continue
             with pytest.raises(grpc.RpcError) as caught:

@@ -385,14 +385,20 @@ def test_a_slow_member_leaves_the_read_pool_but_not_the_writes() -> None:
 
 def test_a_read_is_given_ten_times_its_usual_time_but_at_least_the_option() -> None:
     router = make_router(attempt_timeout=0.1)
-    assert router.attempt_timeout(READ) == pytest.approx(1.0), "never seen"
+
+    def next_limit() -> float | None:
+        pick = router.acquire(READ, now=0.0)
+        pick.done(Outcome.CANCELLED, now=0.0)
+        return router.attempt_timeout(READ, pick)
+
+    assert next_limit() == pytest.approx(1.0), "never seen"
     router.succeeded(router.acquire(READ, now=0.0), READ, now=MS)
-    assert router.attempt_timeout(READ) == 0.1
+    assert next_limit() == 0.1
     router.succeeded(router.acquire(READ, now=0.0), READ, now=0.5)
-    assert router.attempt_timeout(READ) == pytest.approx(5.0)
+    assert next_limit() == pytest.approx(5.0)
     for _ in range(400):
         router.succeeded(router.acquire(READ, now=0.0), READ, now=MS)
-    assert router.attempt_timeout(READ) == 0.1, "it forgets what was unusual"
+    assert next_limit() == 0.1, "it forgets what was unusual"
 
 
 @pytest.mark.parametrize(
@@ -400,8 +406,30 @@ def test_a_read_is_given_ten_times_its_usual_time_but_at_least_the_option() -> N
 )
 def test_nothing_but_a_timed_read_is_given_up(operation: Operation) -> None:
     router = make_router()
-    router.succeeded(router.acquire(operation, now=0.0), operation, now=MS)
-    assert router.attempt_timeout(operation) is None
+    pick = router.acquire(operation, now=0.0)
+    router.succeeded(pick, operation, now=MS)
+    assert router.attempt_timeout(operation, pick) is None
+
+
+def test_a_read_that_nobody_else_could_serve_is_given_the_callers_time() -> None:
+    router = make_router(members=["a", "b"], attempt_timeout=0.1)
+    learning = [router.acquire(operation, now=0.0) for operation in (READ, STALE)]
+    for pick, operation in zip(learning, (READ, STALE), strict=True):
+        router.succeeded(pick, operation, now=MS)
+
+    def limits() -> list[float | None]:
+        found = []
+        for operation in (READ, STALE):
+            pick = router.acquire(operation, now=1.0)
+            found += [router.limit(operation, pick, timeout) for timeout in (None, 0.05, 9.0)]
+            pick.done(Outcome.CANCELLED, now=1.0)
+        return found
+
+    assert limits() == [0.1, 0.05, 0.1] * 2
+    router.tracker.found_learner("b")
+    assert limits() == [None, 0.05, 9.0, 0.1, 0.05, 0.1], "a stale read may ask the learner"
+    router.update(["a"])
+    assert limits() == [None, 0.05, 9.0] * 2
 
 
 def test_labels_without_end_take_no_memory_without_end() -> None:
@@ -409,7 +437,7 @@ def test_labels_without_end_take_no_memory_without_end() -> None:
     for label in range(1000):
         operation = Operation(OperationClass.LINEARIZABLE_READ, label)
         router.succeeded(router.acquire(operation, now=0.0), operation, now=MS)
-    assert len(router._usual) <= 256
+    assert len(router.balancer._classes) <= router.options.balancer.max_classes
 
 
 # -- membership -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lb_strategies import Operation, OperationClass
-from lb_strategies_etcd._methods import classify
+from lb_strategies_etcd._methods import classifier
 
 from .messages import MemberListRequest, Op, Range, Txn
 
@@ -72,6 +72,10 @@ METHODS = {
     for kind, names in kinds.items()
     for name in names.split()
 }
+
+
+def classify(method: str, request: object = None) -> Operation:
+    return classifier(method)(request)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lb_strategies import FailureKind, Operation, OperationClass
-from lb_strategies_etcd._methods import classify
+from lb_strategies_etcd._methods import classifier
 from lb_strategies_etcd._resumption import (
     KeepAlives,
     OldTokenError,
@@ -63,7 +63,7 @@ def start(watches: Watches, watch_id: int = 0) -> int:
 def test_each_method_gets_what_fits_it(
     method: str, resume_watches: bool, expected: type[object]
 ) -> None:
-    found = resumption_of(classify(method), resume_watches=resume_watches)
+    found = resumption_of(classifier(method)(None), resume_watches=resume_watches)
     assert type(found) is expected
 
 
