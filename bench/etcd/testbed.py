@@ -16,7 +16,7 @@ from bench.etcd.load import open_driver
 from bench.etcd.workload import mixed, puts
 from bench.scenario import Settings
 from bench.servers.etcd import EtcdMember, EtcdServers
-from bench.servers.process import taking_precedence
+from bench.servers.process import running_on, split_cpus, taking_precedence
 
 WORKERS: Final = 32
 
@@ -40,17 +40,20 @@ class EtcdTestbed(ClosedTestbed):
         read_part: float = READ_PART,
     ) -> None:
         super().__init__(settings, members=members, workers=workers, read_part=read_part)
+        self._client_cpus, server_cpus = split_cpus()
         self.etcd = EtcdServers(
             members=self.members,
             client_rtt=self.rtts[0],
             peer_rtt=self.rtts[1],
             seed=settings.seed,
+            cpus=server_cpus,
         )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(taking_precedence())
             stack.enter_context(self.etcd)
+            stack.enter_context(running_on(self._client_cpus))
             self._fill()
             self._stack = stack.pop_all()
         return self
