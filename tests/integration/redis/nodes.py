@@ -152,6 +152,26 @@ def migrate(key: str, source: RedisNode, target: RedisNode) -> None:
     source.ask("MIGRATE", target.host, target.port, key, 0, 5000)
 
 
+def forget(node: RedisNode, key: str) -> None:
+    """Delete `key` from a server that is importing its slot."""
+    with node.client() as client:
+        pipe = client.pipeline(transaction=False)  # ASKING is about the next command, here too
+        pipe.execute_command("ASKING")
+        pipe.delete(key)
+        pipe.execute()
+
+
+@contextlib.contextmanager
+def ahead_of_its_slot(key: str, source: RedisNode, target: RedisNode) -> Iterator[None]:
+    """Migrate the slot of `key` and stop when `key` has moved, which is deleted in the end."""
+    with half_moved(key, source, target):
+        migrate(key, source, target)
+        try:
+            yield
+        finally:
+            forget(target, key)
+
+
 def move(servers: RedisClusterServers, key: str, source: RedisNode, target: RedisNode) -> None:
     """Move the slot of `key`, with the key, and return when every server knows."""
     slot = key_slot(key.encode())

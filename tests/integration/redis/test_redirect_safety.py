@@ -22,8 +22,8 @@ from lb_strategies_redis import EndpointRefusedError, use_strategy
 from . import library
 from .drivers import Connector, Driver, assert_answered
 from .impostors import HOST, Liar, Stranger, encode
-from .nodes import fill, half_moved, info, migrate, move, owner
-from .test_redirects import forget, the_other
+from .nodes import ahead_of_its_slot, fill, half_moved, info, move, owner
+from .test_redirects import the_other
 
 pytestmark = pytest.mark.integration
 
@@ -221,12 +221,10 @@ async def test_moved_and_ask_are_remapped_like_the_topology(
             assert await client.get(KEY) == "value"
             assert at_target.count("GET") == 1
             assert await client.pipeline([("get", KEY), ("set", OTHER, "o")]) == ["value", True]
-            with half_moved(KEY, target, source):
-                migrate(KEY, target, source)
+            with ahead_of_its_slot(KEY, target, source):
                 assert await client.get(KEY) == "value"
                 assert await client.set(KEY, "changed")
                 assert at_source.count("ASKING") == 2
-                forget(source, KEY)
         finally:
             move(lonely, OTHER, target, source)
         assert set(client.stats()) == names == {node.name for node in client.client.get_nodes()}
@@ -288,16 +286,12 @@ async def test_ask_to_a_node_without_slots_is_followed(
         client = await connect.ours(growing, "latency_based")
         await client.set(KEY, "value")
         await client.set(OTHER, "stays")
-        with half_moved(KEY, source, empty):
-            migrate(KEY, source, empty)
-            try:
-                for _ in range(3):
-                    assert await client.get(KEY) == "value"
-                assert await client.set(KEY, "changed")
-                results = await client.pipeline([("get", OTHER), ("get", KEY)])
-                assert results == ["stays", "changed"]
-            finally:
-                forget(empty, KEY)
+        with ahead_of_its_slot(KEY, source, empty):
+            for _ in range(3):
+                assert await client.get(KEY) == "value"
+            assert await client.set(KEY, "changed")
+            results = await client.pipeline([("get", OTHER), ("get", KEY)])
+            assert results == ["stays", "changed"]
         assert_answered(client, 5, endpoint=empty.endpoint)
         assert client.total("failures") == client.total("in_flight") == 0
         assert await client.get(OTHER) == "stays"
@@ -345,17 +339,13 @@ async def test_asking_and_its_command_share_a_connection(
     await client.set(OTHER, "stays")
     keys = [f"key:{i}" for i in range(64) if owner(lonely, f"key:{i}") is target]
     await client.together([("get", key) for key in keys[:pooled]])
-    with half_moved(KEY, source, target):
-        migrate(KEY, source, target)
-        try:
-            log = await client.reads(count=30, keys=[KEY])
-            assert (log.errors, log.values) == ([], ["value"] * 30)
-            assert await client.together([("get", KEY)] * 8) == ["value"] * 8
-            assert await client.append(KEY, "!") == 6  # and once only
-            with pytest.raises(library.errors.ResponseError, match="WRONGTYPE"):
-                await client.lpush(KEY, "x")
-        finally:
-            forget(target, KEY)
+    with ahead_of_its_slot(KEY, source, target):
+        log = await client.reads(count=30, keys=[KEY])
+        assert (log.errors, log.values) == ([], ["value"] * 30)
+        assert await client.together([("get", KEY)] * 8) == ["value"] * 8
+        assert await client.append(KEY, "!") == 6  # and once only
+        with pytest.raises(library.errors.ResponseError, match="WRONGTYPE"):
+            await client.lpush(KEY, "x")
     assert client.total("failures") == client.total("in_flight") == 0
 
 
@@ -369,9 +359,7 @@ async def test_a_read_that_waits_for_data_is_redirected_like_any_other(
     await client.xadd(KEY, {"a": "b"}, id="1-1")
     with contextlib.ExitStack() as stack:
         if kind == "ASK":
-            stack.enter_context(half_moved(KEY, source, target))
-            migrate(KEY, source, target)
-            stack.callback(forget, target, KEY)
+            stack.enter_context(ahead_of_its_slot(KEY, source, target))
         else:
             move(growing, KEY, source, target)
         for _ in range(2):

@@ -12,7 +12,16 @@ from bench.servers.redis import RedisClusterServers, RedisNode
 
 from . import library
 from .drivers import Connector, Driver, assert_answered
-from .nodes import fill, half_moved, is_primary, migrate, move, moved_replies, owner, settle, swap
+from .nodes import (
+    ahead_of_its_slot,
+    fill,
+    is_primary,
+    move,
+    moved_replies,
+    owner,
+    settle,
+    swap,
+)
 from .policies import Always
 
 pytestmark = pytest.mark.integration
@@ -110,17 +119,13 @@ async def test_ask_is_followed_for_that_one_command(
     client = await prepared(connect, lonely, "latency_based")
     await client.set(OTHER, "stays")
     before = client.stats()
-    with half_moved(KEY, source, target):
-        migrate(KEY, source, target)
-        try:
-            for _ in range(5):
-                assert await client.get(KEY) == "value"
-            after = client.stats()
-            assert await client.get(OTHER) == "stays"
-            assert await client.set(KEY, "changed")
-            assert await client.get(KEY) == "changed"
-        finally:
-            forget(target, KEY)
+    with ahead_of_its_slot(KEY, source, target):
+        for _ in range(5):
+            assert await client.get(KEY) == "value"
+        after = client.stats()
+        assert await client.get(OTHER) == "stays"
+        assert await client.set(KEY, "changed")
+        assert await client.get(KEY) == "changed"
     assert after[source.endpoint].mean_rtt == before[source.endpoint].mean_rtt
     assert after[source.endpoint].successes == before[source.endpoint].successes
     known = before[target.endpoint].successes
@@ -136,12 +141,8 @@ async def test_ask_in_a_pipeline_is_followed(
     target = the_other(lonely, source)
     client = await prepared(connect, lonely, "latency_based")
     await client.set(OTHER, "stays")
-    with half_moved(KEY, source, target):
-        migrate(KEY, source, target)
-        try:
-            results = await client.pipeline([("get", OTHER), ("get", KEY)])
-        finally:
-            forget(target, KEY)
+    with ahead_of_its_slot(KEY, source, target):
+        results = await client.pipeline([("get", OTHER), ("get", KEY)])
     assert results == ["stays", "value"]
     assert client.total("failures") == client.total("in_flight") == 0
 
@@ -155,25 +156,12 @@ async def test_keys_of_one_slot_that_are_apart_are_refused_until_they_are_togeth
     target = the_other(lonely, source)
     client = await prepared(connect, lonely, "latency_based")
     await client.set(OTHER, "stays")
-    with half_moved(KEY, source, target):
-        migrate(KEY, source, target)
-        try:
-            for each in (client, await connect.stock(lonely)):
-                with pytest.raises(library.errors.ClusterError, match="TTL exhausted"):
-                    await each.call(command, [KEY, OTHER])
-        finally:
-            forget(target, KEY)
+    with ahead_of_its_slot(KEY, source, target):
+        for each in (client, await connect.stock(lonely)):
+            with pytest.raises(library.errors.ClusterError, match="TTL exhausted"):
+                await each.call(command, [KEY, OTHER])
     assert await client.call(command, [KEY, OTHER]) == [None, "stays"]
     assert client.total("failures") == client.total("in_flight") == 0
-
-
-def forget(node: RedisNode, key: str) -> None:
-    """Delete `key` from a server that is importing its slot."""
-    with node.client() as client:
-        pipe = client.pipeline(transaction=False)  # ASKING is about the next command, here too
-        pipe.execute_command("ASKING")
-        pipe.delete(key)
-        pipe.execute()
 
 
 @pytest.fixture(scope="module")
