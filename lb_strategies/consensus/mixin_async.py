@@ -105,7 +105,7 @@ class AsyncConsensusRoutingMixin(ABC, Generic[RequestT, ReplyT]):
         pick = router.acquire(operation, now=began)
         try:
             limit = router.limit(operation, pick, timeout)
-            value = await self._send_to(pick.endpoint, request, limit)
+            value = await self._send_to(pick.state.endpoint, request, limit)
             term, leader = self._read_term(value)
         except BaseException as error:
             first = self._first_failure(pick, error, request)

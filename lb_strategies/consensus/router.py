@@ -140,18 +140,21 @@ class ConsensusRouter:
         if not operation.timed:  # it may wait for somebody else, and is no load meanwhile
             pick = self._acquire(operation, now, exclude, probes=False)
             pick.done(Outcome.REDIRECT, now=now)
-        elif kind.is_read and operation.member is None and not (exclude or self._is_special):
-            # As nearly all reads; `_acquire` would do the same.
+            return pick
+        if operation.member is None and not (exclude or self._is_special):
+            # As for nearly all reads and writes; `_acquire` would do the same.
             tracker = self.tracker
-            pick = self.balancer.acquire(
-                tracker.voters if kind.needs_voter else tracker.reachable,
-                now=now,
-                operation=operation.label,
-            )
-        else:
-            # Nothing that teaches nothing tries out a member; see `_answered`.
-            pick = self._acquire(operation, now, exclude, kind.is_read or not self.is_pinned)
-        return pick
+            if kind.is_read:
+                return self.balancer.acquire(
+                    tracker.voters if kind.needs_voter else tracker.reachable,
+                    now=now,
+                    operation=operation.label,
+                )
+            leader = tracker.leader
+            if leader is not None and kind.needs_leader and self.is_pinned:
+                return self.balancer.begin(leader, now=now, operation=operation.label)
+        # Nothing that teaches nothing tries out a member; see `succeeded`.
+        return self._acquire(operation, now, exclude, kind.is_read or not self.is_pinned)
 
     def limit(self, operation: Operation, pick: Pick, timeout: float | None) -> float | None:
         """Return how long the first attempt of a request may take, in seconds; None if for ever.
