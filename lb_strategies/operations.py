@@ -42,7 +42,7 @@ class CostClass:
         self.is_known = False
         """Whether `scale` rests on an answer; until then a latency proves nothing."""
         self.longest: float | None = None
-        """Seconds that it takes at most, more or less; None if whoever picks does not ask."""
+        """Seconds that a read takes at most, more or less; None until a consensus router knows."""
         self.log_baseline = 0.0
         self.samples = 0
         self.review_at = float("-inf")

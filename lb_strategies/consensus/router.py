@@ -165,7 +165,7 @@ class ConsensusRouter:
             timeout: how long the caller waits.
         """
         kind = operation.kind
-        if not kind.is_read:
+        if not kind.is_read or operation.member is not None:
             return timeout
         tracker = self.tracker
         if len(tracker.all_voters if kind.needs_voter else tracker.members) == 1:

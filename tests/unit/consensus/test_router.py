@@ -432,6 +432,15 @@ def test_a_read_that_nobody_else_could_serve_is_given_the_callers_time() -> None
     assert limits() == [None, 0.05, 9.0] * 2
 
 
+def test_a_read_of_one_named_member_is_given_the_callers_time() -> None:
+    router = make_router(attempt_timeout=0.1)
+    named = Operation(OperationClass.LINEARIZABLE_READ, "named", member="b")
+    router.succeeded(router.acquire(named, now=0.0), named, now=MS)
+    pick = router.acquire(named, now=1.0)
+    assert pick.endpoint == "b"
+    assert [router.limit(named, pick, timeout) for timeout in (None, 9.0)] == [None, 9.0]
+
+
 def test_labels_without_end_take_no_memory_without_end() -> None:
     router = make_router(members=["a"])
     for label in range(1000):
