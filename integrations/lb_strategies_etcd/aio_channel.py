@@ -281,10 +281,8 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
         metadata: Any
         if self._are_intercepted or call.metadata or tokens.user is not None:
             metadata = call.sent_metadata(None if tokens.user is None else tokens.get(member))
-        elif call.operation.kind.is_read or not call.asks_for_leader:
-            metadata = NONE
         else:
-            metadata = LEADER
+            metadata = LEADER if call.asks_for_leader else NONE
         return call.stub.on(member)(
             call.message if message is _UNSET else message,
             timeout=timeout,
