@@ -29,7 +29,7 @@ from bench.servers.process import taking_precedence
 from bench.trials import KINDS, Trials, paired, results, table_of_trials
 from bench.workload import Kind
 
-TRIALS: Final = 12
+TRIALS: Final = 20
 SECONDS: Final = 1.0
 """Of each contender, with each kind, in a trial."""
 TURN: Final = 0.1

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import grpc
 
-from lb_strategies import FailureKind, Operation, OperationClass
+from lb_strategies import FailureKind, OperationClass
 
 from ._errors import failure_kind
 
@@ -21,40 +20,63 @@ _HAS_LEADER: Final = "hasleader"
 _TOKEN: Final = "token"
 
 
-@dataclass(slots=True)
 class Call:
-    """What the caller of a routed callable asked for; not to be changed.
+    """What the caller of a routed callable asked for.
 
-    Attributes:
-        stub: What it was called on.
-        operation: What it needs of the store.
-        message: The request.
-        metadata: The caller's own.
-        credentials: The caller's; sent over secure channels only.
-        compression: The caller's.
-        with_call: Whether the caller wants to see the RPC itself, too.
+    Args:
+        stub: what it was called on.
+        message: the request.
+        metadata: the caller's own.
+        credentials: the caller's; sent over secure channels only.
+        compression: the caller's.
+        with_call: whether the caller wants to see the RPC itself, too.
     """
 
-    stub: Routed
-    operation: Operation
-    message: object
-    metadata: Metadata | None = None
-    credentials: grpc.CallCredentials | None = None
-    compression: grpc.Compression | None = None
-    with_call: bool = False
+    __slots__ = (
+        "asks_for_leader",
+        "compression",
+        "credentials",
+        "message",
+        "metadata",
+        "operation",
+        "stub",
+        "with_call",
+    )
 
-    @property
-    def asks_for_leader(self) -> bool:
-        """Whether a member is to refuse it at once if it knows no leader.
+    def __init__(
+        self,
+        stub: Routed,
+        message: object,
+        metadata: Iterable[tuple[str, str | bytes]] | None,
+        credentials: grpc.CallCredentials | None,
+        compression: grpc.Compression | None,
+        with_call: bool = False,
+    ) -> None:
+        self.stub = stub
+        self.operation = stub.operation or stub.classify(message)
+        """What it needs of the store."""
+        self.message = message
+        # In a form that can be read more than once.
+        self.metadata: Metadata | None = None if metadata is None else _as_metadata(metadata)
+        self.credentials = credentials
+        self.compression = compression
+        self.with_call = with_call
+        self.asks_for_leader = False
+        """Whether the present attempt is to be refused at once by a member without a leader."""
 
-        Then nothing has been proposed, so that even a write may be sent elsewhere. A read may be
-        anyway: it goes without, as the member's look at this costs it a fifteenth of a read.
+    def sent_metadata(self, token: str | None, *, is_vouched: bool = False) -> Metadata | None:
+        """Return what goes along with the next attempt.
+
+        It asks the member to refuse at once if it knows no leader: then nothing has been
+        proposed, so that even a write may be sent elsewhere. A read may be anyway, and goes
+        without: this costs a fifteenth of a read.
+
+        Args:
+            token: that the member gave.
+            is_vouched: whether the member has just shown that it knows a leader.
         """
-        return self.operation.kind in _LEADERS
-
-    def sent_metadata(self, token: str | None) -> Metadata | None:
-        """Return what goes along with it, to a member that gave `token`."""
-        added = LEADER_METADATA if self.operation.kind in _LEADERS else None
+        self.asks_for_leader = asks = not is_vouched and self.operation.kind in _LEADERS
+        added = LEADER_METADATA if asks else None
         if token is None and not self.metadata:
             return added
         added = added or ()
@@ -81,6 +103,5 @@ _LEADERS: Final = (
 LEADER_METADATA: Final[Metadata] = ((_HAS_LEADER, "true"),)
 
 
-def as_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata | None:
-    """Return the caller's metadata in a form that can be read more than once."""
-    return None if metadata is None else tuple((name, value) for name, value in metadata)
+def _as_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> Metadata:
+    return tuple((name, value) for name, value in metadata)

@@ -21,30 +21,42 @@ _STALE: Final = OperationClass.STALE_READ
 _MEMBER: Final = OperationClass.MEMBER
 
 
-def classifier(method: str) -> Callable[[object], Operation]:
-    """Return what tells what an RPC needs from its message.
+def fixed_operation(method: str) -> Operation | None:
+    """Return what an RPC needs whatever its message says; None if the message decides.
 
-    That is None where there is none yet (a stream of requests), and is never changed. Equal
-    labels cost about the same, and there are few. An RPC is not timed if its duration is not the
-    member's doing: it waits for another client (a lock), or lasts as long as its caller reads (a
-    stream). An unknown method counts as a write: the leader can serve everything, and a write is
-    never sent again once it may have been executed.
+    An RPC is not timed if its duration is not the member's doing: it waits for another client (a
+    lock), or lasts as long as its caller reads (a stream). An unknown method counts as a write:
+    the leader can serve everything, and a write is never sent again once it may have been
+    executed.
 
     Args:
         method: path of the RPC, such as ``"/etcdserverpb.KV/Range"``.
     """
+    if method in _INSPECTED:
+        return None
     operation = _OPERATIONS.get(method)
-    if operation is None:
-        operation = Operation(_WRITE, method.rpartition("/")[2])
-    inspect = _INSPECTED.get(method)
-    if inspect is None:
-        return lambda _: operation
+    return operation if operation is not None else Operation(_WRITE, method.rpartition("/")[2])
+
+
+def classifier(method: str) -> Callable[[object], Operation]:
+    """Return what tells what an RPC needs from its message.
+
+    That is None where there is none yet (a stream of requests), and is never changed. Equal
+    labels cost about the same, and there are few.
+
+    Args:
+        method: as for `fixed_operation`.
+    """
+    fixed = fixed_operation(method)
+    if fixed is not None:
+        return lambda _: fixed
+    inspect, unclear = _INSPECTED[method], _OPERATIONS[method]
 
     def classify(request: object) -> Operation:
         try:
             return inspect(request)
         except (AttributeError, TypeError, ValueError):
-            return operation  # bytes, or a message of another make
+            return unclear  # bytes, or a message of another make
 
     return classify
 

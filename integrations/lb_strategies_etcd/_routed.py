@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import grpc
-
-from ._call import Call, as_metadata
 from ._links import Links
 from ._links_aio import AsyncLinks
-from ._methods import classifier
+from ._methods import classifier, fixed_operation
 
 Metadata = Iterable[tuple[str, str | bytes]] | None
 
@@ -34,7 +31,9 @@ class Routed:
     ) -> None:
         self._channel = channel
         self._links = links
-        self._classify = classifier(method)
+        self.operation = fixed_operation(method)
+        """What every call of it needs; None if its message decides."""
+        self.classify = classifier(method)
         self._make = make
 
     def on(self, member: str) -> Any:
@@ -44,22 +43,3 @@ class Routed:
             link = self._links.get(member)
         plain = link.only.get(self)
         return link.stub(self, self._make) if plain is None else plain
-
-    def _call(
-        self,
-        message: object,
-        metadata: Metadata,
-        credentials: grpc.CallCredentials | None,
-        compression: grpc.Compression | None,
-        *,
-        with_call: bool = False,
-    ) -> Call:
-        return Call(
-            self,
-            self._classify(message),
-            message,
-            None if metadata is None else as_metadata(metadata),
-            credentials,
-            compression,
-            with_call,
-        )

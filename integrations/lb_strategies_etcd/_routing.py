@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import grpc
 
-from lb_strategies import FailureKind, MemberStatus, Operation, Pick, StatusRefusedError
+from lb_strategies import (
+    FailureKind,
+    MemberStatus,
+    Operation,
+    OperationClass,
+    Pick,
+    StatusRefusedError,
+)
 from lb_strategies.consensus import ConsensusRouter, Plan
 from lb_strategies.membership import Endpoint
 
@@ -24,6 +31,12 @@ from ._wire import read_header
 
 Reply = tuple[Any, Any]
 """A response, and the RPC that brought it if the caller asked for that."""
+_VOUCHED_FOR: Final = 0.050
+"""Seconds for which a write shows, once it is carried out, that its member knows a leader.
+
+That had the consent of a quorum just then. It steps down for want of one an election time-out
+later, which is a second by default; if another one takes its place, a write waits for that.
+"""
 _TERM_INTERVAL: Final = 0.010
 """Seconds between two looks at the term of a reply: protobuf's messages are slow to read."""
 _REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
@@ -40,6 +53,8 @@ class Routing:
     _discovery: Discovery | None
     _term_due = float("-inf")
     """When a reply's term will be looked at again, while a leader is known."""
+    _vouched: tuple[str, float] = "", float("-inf")
+    """The member that carried out the last write, and when that was sent."""
 
     def _keep_polling(self) -> None:
         super()._keep_polling()  # type: ignore[misc]  # the mixin's
@@ -49,6 +64,8 @@ class Routing:
     def succeeded(self, call: Call, pick: Pick, response: object = None) -> None:
         """Take in that the first attempt was answered, and the term of its `response` if given."""
         now = perf_counter()
+        if call.operation.kind is OperationClass.WRITE:
+            self._vouched = str(pick.state.endpoint), pick.started_at
         term, leader = (None, None) if response is None else self._read_term((response, None))
         self._router.succeeded(pick, call.operation, now=now, term=term, leader=leader)
 
@@ -96,6 +113,11 @@ class Routing:
     def term_of(self, response: object) -> tuple[int | None, int | None]:
         """Return the term and, while no leader is known, the hint at one in a response's header."""
         return self._read_term((response, None))
+
+    def _is_vouched(self, member: str, now: float) -> bool:
+        """Whether `member` has just shown that it knows a leader."""
+        vouched, when = self._vouched
+        return now - when < _VOUCHED_FOR and vouched == member
 
     # -- hooks of the mixin -----------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from ._call import Call
 from ._future import RoutedFuture
 from ._routed import Metadata, Routed
 
@@ -35,7 +36,7 @@ class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Return the response; see the class."""
-        call = self._call(request, metadata, credentials, compression)
+        call = Call(self, request, metadata, credentials, compression)
         return self._channel.unary(call, timeout)[0]
 
     def with_call(
@@ -48,7 +49,7 @@ class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> tuple[Any, Any]:
         """Return the response and the RPC that brought it."""
-        call = self._call(request, metadata, credentials, compression, with_call=True)
+        call = Call(self, request, metadata, credentials, compression, with_call=True)
         return self._channel.unary(call, timeout)
 
     def future(
@@ -61,7 +62,7 @@ class RoutedUnaryUnary(_Routed, grpc.UnaryUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> RoutedFuture:
         """Return at once; the future has the response."""
-        call = self._call(request, metadata, credentials, compression)
+        call = Call(self, request, metadata, credentials, compression)
         return RoutedFuture(self._channel, call, timeout)
 
 
@@ -78,7 +79,7 @@ class RoutedUnaryStream(_Routed, grpc.UnaryStreamMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Return an iterator of the responses."""
-        call = self._call(request, metadata, credentials, compression)
+        call = Call(self, request, metadata, credentials, compression)
         return self._channel.stream(call, timeout)
 
 
@@ -95,7 +96,7 @@ class RoutedStreamUnary(_Routed, grpc.StreamUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Return the response."""
-        call = self._call(None, metadata, credentials, compression)
+        call = Call(self, None, metadata, credentials, compression)
         return self._channel.open(call, self._channel.assign(call), request_iterator, timeout)
 
     def with_call(
@@ -121,7 +122,7 @@ class RoutedStreamUnary(_Routed, grpc.StreamUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Return the member's own future."""
-        call = self._call(request_iterator, metadata, credentials, compression)
+        call = Call(self, request_iterator, metadata, credentials, compression)
         return self._channel.begin(call, self._channel.assign(call), timeout)
 
 
@@ -138,5 +139,5 @@ class RoutedStreamStream(_Routed, grpc.StreamStreamMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Return an iterator of the responses, which is the RPC as well."""
-        call = self._call(None, metadata, credentials, compression)
+        call = Call(self, None, metadata, credentials, compression)
         return self._channel.stream(call, timeout, request_iterator)

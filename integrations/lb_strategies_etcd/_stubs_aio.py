@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc.aio
 
+from ._call import Call
 from ._future_aio import AsyncRoutedCall
 from ._routed import Metadata, Routed
 from ._streams_aio import AsyncRoutedStreamStreamCall, AsyncRoutedUnaryStreamCall
@@ -39,7 +40,7 @@ class AsyncRoutedUnaryUnary(_Routed, grpc.aio.UnaryUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> AsyncRoutedCall:
         """Send it, and return the call, to be awaited for the response."""
-        call = self._call(request, metadata, credentials, compression)
+        call = Call(self, request, metadata, credentials, compression)
         return AsyncRoutedCall(self._channel, call, timeout)
 
 
@@ -57,7 +58,7 @@ class AsyncRoutedUnaryStream(_Routed, grpc.aio.UnaryStreamMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> AsyncRoutedUnaryStreamCall:
         """Open the stream and return it, to be iterated over."""
-        call = self._call(request, metadata, credentials, compression)
+        call = Call(self, request, metadata, credentials, compression)
         return self._channel.follow(AsyncRoutedUnaryStreamCall(self._channel, call, timeout))
 
 
@@ -74,7 +75,7 @@ class AsyncRoutedStreamUnary(_Routed, grpc.aio.StreamUnaryMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Return the member's own call. It takes the token that is there, if there is one."""
-        call = self._call(request_iterator, metadata, credentials, compression)
+        call = Call(self, request_iterator, metadata, credentials, compression)
         return self._channel.begin(call, self._channel.assign(call), timeout)
 
 
@@ -91,7 +92,7 @@ class AsyncRoutedStreamStream(_Routed, grpc.aio.StreamStreamMultiCallable):
         compression: grpc.Compression | None = None,
     ) -> AsyncRoutedStreamStreamCall:
         """Open the stream and return it, to be iterated over."""
-        call = self._call(None, metadata, credentials, compression)
+        call = Call(self, None, metadata, credentials, compression)
         return self._channel.follow(
             AsyncRoutedStreamStreamCall(self._channel, call, timeout, request_iterator)
         )

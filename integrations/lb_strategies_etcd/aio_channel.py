@@ -18,13 +18,14 @@ from lb_strategies import (
     FailureKind,
     LoadBalancingStrategy,
     MemberStatus,
+    OperationClass,
     Pick,
     Policy,
 )
 from lb_strategies.membership import Endpoint
 
 from ._auth import Tokens
-from ._call import Call
+from ._call import LEADER_METADATA, Call
 from ._connectivity import best
 from ._discovery import LIST_TIMEOUT
 from ._links_aio import AsyncLinks
@@ -278,11 +279,16 @@ class AsyncRoutingChannel(Routing, AsyncConsensusRoutingMixin[Call, Reply], grpc
     ) -> Any:
         """Send `call` to `member` and return gRPC's own call; `message` in the place of its own."""
         tokens = self._tokens
-        metadata: Any
-        if self._are_intercepted or call.metadata or tokens.user is not None:
-            metadata = call.sent_metadata(None if tokens.user is None else tokens.get(member))
-        else:
-            metadata = LEADER if call.asks_for_leader else NONE
+        metadata: Any = call.sent_metadata(
+            None if tokens.user is None else tokens.get(member),
+            is_vouched=call.operation.kind is OperationClass.WRITE
+            and self._is_vouched(member, perf_counter()),
+        )
+        if not self._are_intercepted:
+            if metadata is None:
+                metadata = NONE
+            elif metadata is LEADER_METADATA:
+                metadata = LEADER
         return call.stub.on(member)(
             call.message if message is _UNSET else message,
             timeout=timeout,

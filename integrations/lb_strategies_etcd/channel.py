@@ -268,18 +268,22 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
     # -- hooks of the mixin -----------------------------------------------------------------
 
     def _send_to(self, member: Endpoint, request: Call, timeout: float | None) -> Reply:
-        name = str(member)
+        name, is_write = str(member), request.operation.kind is OperationClass.WRITE
+        began = perf_counter() if is_write else 0.0
         token = None if self._tokens.user is None else self._token(name, timeout)
-        stub = request.stub.on(name)
+        plain = request.stub.on(name)
         arguments = (
             request.message,
             timeout,
-            request.sent_metadata(token),
+            request.sent_metadata(token, is_vouched=is_write and self._is_vouched(name, began)),
             None if request.credentials is None else self._call_credentials(request, name),
             None,
             request.compression,
         )
-        return stub.with_call(*arguments) if request.with_call else (stub(*arguments), None)
+        reply = plain.with_call(*arguments) if request.with_call else (plain(*arguments), None)
+        if is_write:
+            self._vouched = name, began
+        return reply
 
     def _probe_member(self, member: Endpoint, timeout: float) -> MemberStatus:
         name = str(member)
