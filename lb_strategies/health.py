@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from itertools import islice
-from math import exp
+from math import exp, inf
 from statistics import median_low
 from typing import TYPE_CHECKING, Final
 
@@ -139,6 +139,8 @@ class Health:
         least_mean, least_peak = _least(warm, now)
         tie_to = self._options.fairness_peak_ratio * least_peak
         usual_to = self._outlier_limit(least_mean)
+        if len(group.states) == 1 and warm[0].group is group:
+            usual_to = tie_to = inf  # it is picked anyway, whatever it is like
         for state in warm:
             if self._is_remarkable(state):
                 state.unsettle()

@@ -568,3 +568,38 @@ def test_without_jitter_a_probe_is_due_to_the_second() -> None:
     fail(target, "a", now=now)
     assert look(target, ABC, now=now + 1.0 - MS) != "a"
     assert target.acquire(ABC, now=now + 1.0 + 10 * MS).endpoint == "a"
+
+
+# -- one alone ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+def test_how_long_an_answer_took_is_looked_at_only_where_there_is_a_choice(
+    names: tuple[str, ...],
+) -> None:
+    """One alone is picked anyway: there, one answer in 10 ms is learned, whatever it is like."""
+    target, now = settled(names)
+    now = answer(target, ["a"], now=now, times=1)
+    now = answer(target, ["a"], now=now, rtt=6 * MS, times=1)
+    known = target.snapshot(now=now)["a"].peak_rtt
+    assert known == pytest.approx((1 if len(names) == 1 else 6) * MS, rel=0.01)
+    now = answer(target, ["a"], now=now + 4 * MS, rtt=5 * MS, times=1)
+    assert target.snapshot(now=now)["a"].peak_rtt >= 5 * MS
+
+
+def test_one_alone_that_gets_a_peer_is_looked_at_closely_again() -> None:
+    target, now = settled(("a",))
+    now = answer(target, ["a", "b"], now=now, times=10)
+    look(target, AB, now=now)
+    now = answer(target, ["a"], now=now, times=1)
+    now = answer(target, ["a"], now=now, rtt=6 * MS, times=1)
+    assert target.snapshot(now=now)["a"].peak_rtt == pytest.approx(6 * MS)
+
+
+def test_a_group_of_one_does_not_hide_what_matters_among_its_peers() -> None:
+    """The primary of a shard serves some requests alone and others as one of several."""
+    target, now = settled()
+    look(target, ("a",), now=now)
+    now = answer(target, ["a"], now=now, times=1)
+    now = answer(target, ["a"], now=now, rtt=6 * MS, times=1)
+    assert target.snapshot(now=now)["a"].peak_rtt == pytest.approx(6 * MS)
