@@ -71,6 +71,8 @@ _PAGES: Final = (10, 100, 1_000, 10_000)
 _PAGE_LABELS: Final = tuple(f"Range.{page}" for page in _PAGES)
 _RANGES: Final = _table(_READ, "Range", "Range.count", "Range.keys", "Range.all", *_PAGE_LABELS)
 _LOCAL_RANGES: Final = {label: Operation(_STALE, f"{label}.local") for label in _RANGES}
+_RANGE: Final = _RANGES["Range"]  # as for most requests
+_LOCAL_RANGE: Final = _LOCAL_RANGES["Range"]
 
 _TXN: Final = Operation(_WRITE, "Txn")
 _READ_TXN: Final = Operation(_READ, "Txn.read")
@@ -82,9 +84,10 @@ _LOCAL_MEMBERS: Final = Operation(_READ, "MemberList.local")
 
 def _range(request: Any) -> Operation:
     # The kind first: if the rest cannot be told, the whole is taken for a plain read anyway.
-    ranges = _LOCAL_RANGES if request.serializable else _RANGES
+    is_local = request.serializable
     if not request.range_end:
-        return ranges["Range"]
+        return _LOCAL_RANGE if is_local else _RANGE
+    ranges = _LOCAL_RANGES if is_local else _RANGES
     if request.count_only:
         return ranges["Range.count"]
     limit = request.limit

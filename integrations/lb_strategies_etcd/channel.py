@@ -217,9 +217,8 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
 
     # -- for the callables ------------------------------------------------------------------
 
-    def unary(self, call: Call, timeout: float | None) -> Reply:
-        """Send `call` where it belongs and return the reply."""
-        return self._route(call, timeout)
+    unary = ConsensusRoutingMixin[Call, Reply]._route
+    """Send a call where it belongs and return the reply."""
 
     def begin(self, call: Call, member: str, timeout: float | None) -> Any:
         """Send `call` to `member` and return grpc's future."""
@@ -271,11 +270,15 @@ class RoutingChannel(Routing, ConsensusRoutingMixin[Call, Reply], grpc.Channel):
         name, is_write = str(member), request.operation.kind is OperationClass.WRITE
         began = perf_counter() if is_write else 0.0
         token = None if self._tokens.user is None else self._token(name, timeout)
+        metadata = None
+        if is_write or token is not None or request.metadata:
+            is_vouched = is_write and self._is_vouched(name, began)
+            metadata = request.sent_metadata(token, is_vouched=is_vouched)
         plain = request.stub.on(name)
         arguments = (
             request.message,
             timeout,
-            request.sent_metadata(token, is_vouched=is_write and self._is_vouched(name, began)),
+            metadata,
             None if request.credentials is None else self._call_credentials(request, name),
             None,
             request.compression,
