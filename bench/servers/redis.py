@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,8 @@ START_ATTEMPTS = 3
 # Seconds. News spreads by pings to every server twice per node timeout: with the long one of the
 # finished cluster, forming it takes 13 s instead of 3 s.
 FORMING_NODE_TIMEOUT = 1.0
+MEETINGS = 6
+MEETING_TIME = 5.0  # all know all after 3, if nothing comes between
 
 
 class RedisClusterServers:
@@ -126,10 +129,7 @@ class RedisClusterServers:
     def add_replica(self, primary: RedisNode) -> RedisNode:
         """Start one more replica of ``primary``; return it when every server lists it."""
         replica = self._start_node("replica")
-        others = [node for node in self.nodes if node is not replica]
-        for other in others:
-            replica.ask("CLUSTER", "MEET", other.host, other.port, self._bus_port(other))
-        wait_until(self._all_know_all, "every server knows the new one")
+        self._introduce([(replica, other) for other in self.nodes if other is not replica])
         replica.ask("CLUSTER", "REPLICATE", primary.ask("CLUSTER", "MYID"))
         self.wait_until_ready()
         self._set_node_timeout(replica)
@@ -204,17 +204,32 @@ class RedisClusterServers:
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, after - 1)
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         # Everyone meets everyone: waiting for gossip to spread takes seconds.
-        for i, node in enumerate(self.nodes):
-            for other in self.nodes[i + 1 :]:
-                bus = self._bus_port(other)
-                node.ask("CLUSTER", "MEET", other.host, other.tls_port or other.port, bus)
-        wait_until(self._all_know_all, "every server knows every other")
+        self._introduce(itertools.combinations(self.nodes, 2))
         for i, replica in enumerate(self.replicas):
             primary = self.primaries[i // self._replicas]
             replica.ask("CLUSTER", "REPLICATE", primary.ask("CLUSTER", "MYID"))
         self.wait_until_ready()
         for node in self.nodes:
             self._set_node_timeout(node)
+
+    def _introduce(self, strangers: Iterable[tuple[RedisNode, RedisNode]]) -> None:
+        """Have each two servers meet; return when all know all.
+
+        A server gives a handshake up when its node timeout is over, and on a busy machine all of
+        a new one's can end so. Nobody tells it of the others then, so they have to meet again.
+        """
+        pairs = list(strangers)
+        for attempt in range(1, MEETINGS + 1):
+            for node, other in pairs:
+                bus = self._bus_port(other)
+                node.ask("CLUSTER", "MEET", other.host, other.tls_port or other.port, bus)
+            try:
+                wait_until(self._all_know_all, "all know all", timeout=MEETING_TIME)
+            except RuntimeError:
+                if attempt == MEETINGS:
+                    raise
+            else:
+                return
 
     def _set_node_timeout(self, node: RedisNode) -> None:
         node.ask("CONFIG", "SET", "cluster-node-timeout", round(self._node_timeout * 1000))

@@ -7,7 +7,12 @@ from redis.cluster import RedisCluster
 
 from bench.servers.binaries import Binary, find_redis_server
 from bench.servers.process import PORTS
-from bench.servers.redis import RedisClusterServers, RedisNode
+from bench.servers.redis import (
+    FORMING_NODE_TIMEOUT,
+    RedisClusterServers,
+    RedisNode,
+    ports_in_slots,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -59,6 +64,32 @@ def test_a_killed_server_refuses_and_can_be_restarted(servers: RedisClusterServe
     replica.restart()
     servers.wait_until_ready()
     assert replica.port == port
+
+
+def test_a_replica_joins_though_the_others_stall_for_longer_than_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It gives up its handshakes, and then nobody tells it of the others."""
+    with RedisClusterServers(replicas=1) as servers:
+        others = list(servers.nodes)
+        ask = RedisNode.ask
+
+        def ask_and_stall(node: RedisNode, *command: object) -> object:
+            answer = ask(node, *command)
+            if command[:2] == ("CLUSTER", "MEET") and others and command[3] == others[-1].port:
+                stalled = list(others)
+                others.clear()
+                for other in stalled:
+                    other.pause()
+                time.sleep(2 * FORMING_NODE_TIMEOUT)
+                for other in stalled:
+                    other.resume()
+            return answer
+
+        monkeypatch.setattr(RedisNode, "ask", ask_and_stall)
+        replica = servers.add_replica(servers.primaries[0])
+        assert not others
+        assert replica.port in ports_in_slots(servers.primaries[0])
 
 
 def test_every_server_has_ended_on_leaving_also_a_paused_one() -> None:
