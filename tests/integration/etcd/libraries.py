@@ -196,6 +196,9 @@ def imported(name: str) -> Iterator[None]:
         threading.excepthook = _without_six(hook) if name == "python3-etcd3" else hook
         yield
     finally:
+        for thread in threading.enumerate():
+            if thread.name.startswith("etcd3_watch"):
+                thread.join(5)
         threading.excepthook = hook
         sys.path[:] = path
         _forget()

@@ -80,6 +80,16 @@ def test_a_strategy_can_take_the_place_of_another(etcd3: Any, etcd: EtcdServers)
         assert client.get("key")[0] == b"value"
 
 
+def test_no_thread_of_a_watch_outlives_what_the_tests_import(etcd: EtcdServers) -> None:
+    """It would report the import that python3-etcd3 forgot to whichever test comes next."""
+    for _ in range(40):
+        with imported("python3-etcd3"):
+            client = connect_etcd3(etcd.endpoints)
+            client.watch("key")
+            client.close()
+        assert not any(t.name.startswith("etcd3_watch") for t in threading.enumerate())
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_watches_that_there_are_go_on(etcd3: Any, etcd: EtcdServers) -> None:
     with etcd3.client(**address(etcd)) as client:
