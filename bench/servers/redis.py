@@ -29,7 +29,7 @@ START_ATTEMPTS = 3
 # Seconds. News spreads by pings to every server twice per node timeout: with the long one of the
 # finished cluster, forming it takes 13 s instead of 3 s.
 FORMING_NODE_TIMEOUT = 1.0
-MEETINGS = 6
+MEETINGS = 3
 MEETING_TIME = 5.0  # all know all after 3, if nothing comes between
 
 
@@ -224,7 +224,9 @@ class RedisClusterServers:
                 bus = self._bus_port(other)
                 node.ask("CLUSTER", "MEET", other.host, other.tls_port or other.port, bus)
             try:
-                wait_until(self._all_know_all, "all know all", timeout=MEETING_TIME)
+                wait_until(
+                    self._all_know_all, "every server knows every other", timeout=MEETING_TIME
+                )
             except RuntimeError:
                 if attempt == MEETINGS:
                     raise

@@ -79,10 +79,29 @@ def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Member]]:
         yield started
 
 
-def lead(channel: Driver, members: list[Member], leader: Member) -> None:
-    """Have `leader` lead, and wait until `channel` knows."""
+@pytest.fixture
+def driver(members: list[Member], connect: Connect) -> Driver:
+    """A channel to them that knows that the first one leads."""
+    driver = connect([m.endpoint for m in members], options=ConsensusOptions(poll_interval=0.05))
+    assert driver.wait_for_leader() == members[0].endpoint
+    return driver
+
+
+@pytest.fixture
+def for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a write vouch for its member without end."""
+    monkeypatch.setattr("lb_strategies_etcd._routing._VOUCHED_FOR", 1e9)
+
+
+def put(driver: Driver, times: int = 1) -> None:
+    for _ in range(times):
+        driver.call(rpc.KVStub(driver.channel).Put, PUT)
+
+
+def lead(driver: Driver, leader: Member) -> None:
+    """Have `leader` lead, and wait until `driver` knows."""
     Member.leader_id, Member.term = leader.id, Member.term + 1
-    wait_until(lambda: _leader_of(channel) == leader.endpoint, "the new leader")
+    wait_until(lambda: _leader_of(driver) == leader.endpoint, "the new leader")
 
 
 def _leader_of(driver: Driver) -> str:
@@ -90,72 +109,49 @@ def _leader_of(driver: Driver) -> str:
     return str(driver.channel.leader)
 
 
-def started(connect: Connect, members: list[Member]) -> Driver:
-    driver = connect([m.endpoint for m in members], options=ConsensusOptions(poll_interval=0.05))
-    assert driver.wait_for_leader() == members[0].endpoint
-    return driver
-
-
 def test_a_write_asks_unless_one_was_just_carried_out(
-    members: list[Member], connect: Connect, monkeypatch: pytest.MonkeyPatch
+    members: list[Member], driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = started(connect, members)
-    put = rpc.KVStub(driver.channel).Put
     for seconds, expected in ((0.0, [ASKED] * 3), (1e9, [NOT_ASKED] * 3)):
         monkeypatch.setattr("lb_strategies_etcd._routing._VOUCHED_FOR", seconds)
         members[0].puts.clear()
-        for _ in range(3):
-            driver.call(put, PUT)
+        put(driver, times=3)
         assert members[0].puts == expected
 
 
 def test_the_first_write_asks_and_one_after_a_rest_too(
-    members: list[Member], connect: Connect
+    members: list[Member], driver: Driver
 ) -> None:
-    driver = started(connect, members)
-    put = rpc.KVStub(driver.channel).Put
     for _ in range(2):
-        driver.call(put, PUT)
+        put(driver)
         driver.sleep(0.2)
     assert members[0].puts == [ASKED, ASKED]
 
 
-def test_a_member_vouches_for_itself_alone(
-    members: list[Member], connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lb_strategies_etcd._routing._VOUCHED_FOR", 1e9)
-    driver = started(connect, members)
-    put = rpc.KVStub(driver.channel).Put
-    driver.call(put, PUT)
-    lead(driver, members, members[1])
-    for _ in range(2):
-        driver.call(put, PUT)
-    lead(driver, members, members[0])
-    driver.call(put, PUT)
+@pytest.mark.usefixtures("for_ever")
+def test_a_member_vouches_for_itself_alone(members: list[Member], driver: Driver) -> None:
+    put(driver)
+    lead(driver, members[1])
+    put(driver, times=2)
+    lead(driver, members[0])
+    put(driver)
     assert (members[0].puts, members[1].puts) == ([ASKED, ASKED], [ASKED, NOT_ASKED])
 
 
-def test_a_write_that_failed_vouches_for_nobody(
-    members: list[Member], connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lb_strategies_etcd._routing._VOUCHED_FOR", 1e9)
-    driver = started(connect, members)
+@pytest.mark.usefixtures("for_ever")
+def test_a_write_that_failed_vouches_for_nobody(members: list[Member], driver: Driver) -> None:
     members[0].fails = True
     for _ in range(2):
         with pytest.raises(grpc.RpcError):
-            driver.call(rpc.KVStub(driver.channel).Put, PUT)
+            put(driver)
     assert members[0].puts == [ASKED, ASKED]
 
 
-def test_a_read_neither_asks_nor_vouches(
-    members: list[Member], connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lb_strategies_etcd._routing._VOUCHED_FOR", 1e9)
-    driver = started(connect, members)
-    stub = rpc.KVStub(driver.channel)
+@pytest.mark.usefixtures("for_ever")
+def test_a_read_neither_asks_nor_vouches(members: list[Member], driver: Driver) -> None:
     for _ in range(10):
-        driver.call(stub.Range, GET)
-    driver.call(stub.Put, PUT)
+        driver.call(rpc.KVStub(driver.channel).Range, GET)
+    put(driver)
     assert {*members[0].ranges, *members[1].ranges} == {NOT_ASKED}
     assert members[0].puts == [ASKED]
 
@@ -165,13 +161,10 @@ def test_a_leader_that_lost_its_quorum_refuses_writes_at_once(
 ) -> None:
     """It has carried some out just before; etcd itself would have them wait for 7 s."""
     leader = fresh_etcd.leader()
-    options = ConsensusOptions(retry_for=0.0)
-    driver = connect([leader.endpoint], options=options)
-    put = rpc.KVStub(driver.channel).Put
-    for _ in range(20):
-        driver.call(put, PUT)
+    driver = connect([leader.endpoint], options=ConsensusOptions(retry_for=0.0))
+    put(driver, times=20)
     for follower in fresh_etcd.followers:
         follower.pause()
     wait_until(lambda: not leader.status().leader_id, "a leader that stepped down")
     with pytest.raises(grpc.RpcError, match="no leader"):
-        driver.call(put, PUT, timeout=30)
+        driver.call(rpc.KVStub(driver.channel).Put, PUT, timeout=30)
